@@ -1,0 +1,30 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# build.sh DIR [MESON-OPTION...]   installs what is missing, configures DIR once, builds it. Quiet when all is well.
+set -eu
+cd "$(dirname "$0")/.."
+dir=${1:?usage: build.sh DIR [meson option...]}
+shift
+tools/deps.sh build
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+quietly() { "$@" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }; }
+
+# Warnings are errors with the compiler that the code is written against; a newer one may know warnings that we do not.
+[ "$(gcc -dumpversion 2>/dev/null | cut -d. -f1)" != 12 ] || set -- "$@" -Dwerror=true
+# The first caller may not want the tests (make demo): cmocka is needed for those only.
+case " $* " in *" -Dtests="*) ;; *) pkgconf --exists cmocka || set -- "$@" -Dtests=false ;; esac
+if [ ! -f "$dir/build.ninja" ]; then
+    quietly meson setup "$dir" --prefix "${PREFIX:-/usr}" "$@"
+elif [ "$(cat "$dir/.mete-options" 2>/dev/null)" != "$*" ]; then
+    options=()
+    for o; do case $o in -D*) options+=("$o") ;; esac; done
+    [ ${#options[@]} -eq 0 ] || quietly meson configure "$dir" "${options[@]}"
+fi
+printf '%s' "$*" >"$dir/.mete-options"
+if [ -t 1 ]; then # one line that is rewritten
+    ninja -C "$dir" | sed -un 's/^\[\([0-9/]*\)\] .*/\1/p' | while read -r n; do printf '\r\033[Kbuilding %s' "$n"; done
+    printf '\r\033[K'
+fi
+quietly ninja -C "$dir"

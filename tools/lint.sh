@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# lint.sh   the checks that run no program of ours; each is one test case. Ends with "N passed, N failed".
+set -u
+cd "$(dirname "$0")/.."
+pass=0 fail=0 skip=0
+check() {
+    local what=$1 rc
+    shift
+    "$@"
+    rc=$?
+    case $rc in
+    0) pass=$((pass + 1)) && echo "ok    $what" ;;
+    77) skip=$((skip + 1)) && echo "skip  $what" ;;
+    *) fail=$((fail + 1)) && echo "FAIL  $what" ;;
+    esac
+}
+# The kubelet messages are committed as nanopb's generator made them: made again, they must be the same.
+generated() {
+    [ -x tools/regen-proto.sh ] && command -v protoc >/dev/null || return 77
+    tools/regen-proto.sh --check
+}
+mig_table() {
+    [ -f tools/gen-mig-table.py ] && /usr/bin/python3 tools/gen-mig-table.py --check
+}
+spdx() {
+    local missing
+    missing=$(git ls-files 'src/*.[ch]' 'tests/*.[ch]' 'tests/*.py' 'tests/*.sh' 'tools/*' Makefile '*meson.build' |
+        grep -v '/wire/pb/' | while read -r f; do
+        [ ! -f "$f" ] || head -3 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"
+    done)
+    [ -z "$missing" ] || { echo "no SPDX line: $missing" >&2; return 1; }
+}
+shell_syntax() {
+    local f r=0
+    while read -r f; do
+        case $(head -c 64 "$f" | head -1) in
+        '#!/bin/bash'* | '#!/usr/bin/env bash'*) bash -n "$f" || r=1 ;;
+        '#!/bin/sh'*) sh -n "$f" || r=1 ;;
+        esac
+    done < <(git ls-files tools tests .ci | grep -vE '\.(c|h|py|json|yaml|build|go|md|txt)$')
+    return $r
+}
+
+check "includes never climb a floor" tools/check-includes.py
+check "no banned function" tools/check-banned.py
+check "every file states its licence" spdx
+check "shell scripts parse" shell_syntax
+check "formatted" tools/format.sh --check
+check "kubelet messages are as generated" generated
+check "MIG table is as generated" mig_table
+echo "$pass passed, $fail failed$([ $skip = 0 ] || echo ", $skip skipped")"
+[ $fail = 0 ]
