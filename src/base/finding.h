@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 
-enum severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_ERROR, SEVERITY_UNKNOWN };
+enum severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_ERROR, SEVERITY_UNKNOWN, SEVERITY_COUNT };
 
 struct finding {
     const char *id; /* stable, dotted, lower case: "config.unknown-key" */
@@ -23,11 +23,13 @@ struct findings {
     struct finding *items;
     size_t n, cap,
         max; /* past max one last finding "limit.findings" is added and later ones are dropped */
+    size_t dropped[SEVERITY_COUNT]; /* past max or for want of memory: still counted */
 };
 
 void findings_init(struct findings *f, struct arena *arena, size_t max);
-/* Copies the texts into the arena. fmt builds `cause`. */
+/* Copies the texts into the arena (id too; subject and fix may be NULL: ""). fmt builds `cause`. */
 void findings_add(struct findings *f, const char *id, enum severity severity, const char *subject,
                   const char *fix, const char *fmt, ...) printf_like(6, 7);
+/* How many of that severity were added, dropped ones included. */
 size_t findings_count(const struct findings *f, enum severity severity);
 const char *severity_name(enum severity severity); /* "info", "warning", "error", "unknown" */

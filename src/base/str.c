@@ -129,6 +129,27 @@ bool str_to_bool(struct str s, bool *ret)
     return false;
 }
 
+size_t str_utf8(struct str s)
+{
+    if (!s.n)
+        return 0;
+    unsigned char c = (unsigned char)s.p[0];
+    size_t n = c < 0x80                ? 1
+               : c >= 0xC2 && c < 0xE0 ? 2
+               : c >= 0xE0 && c < 0xF0 ? 3
+               : c >= 0xF0 && c < 0xF5 ? 4
+                                       : 0;
+    if (n > s.n)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if (((unsigned char)s.p[i] & 0xC0) != 0x80)
+            return 0;
+    unsigned char d = n > 1 ? (unsigned char)s.p[1] : 0;
+    bool outside = (c == 0xE0 && d < 0xA0) || (c == 0xED && d >= 0xA0) || (c == 0xF0 && d < 0x90) ||
+                   (c == 0xF4 && d >= 0x90);
+    return outside ? 0 : n;
+}
+
 enum { DISTANCE_MAX = 64 };
 
 size_t str_distance(struct str a, struct str b)

@@ -58,5 +58,9 @@ size_t str_distance(struct str a, struct str b);
  * the letters, at most 3). */
 const char *str_nearest(struct str word, const char *const *candidates, size_t n);
 
+/* Length (1..4) of the valid UTF-8 sequence at the start of s, or 0 when there is none: empty text,
+ * a stray or missing continuation byte, an overlong form, a surrogate, past U+10FFFF. */
+size_t str_utf8(struct str s);
+
 /* Go path.Match with `*` only, everything else literal, anchored at both ends, case-sensitive. */
 bool str_glob(struct str pattern, struct str text);
