@@ -20,6 +20,8 @@ enum gpu_event_kind {
     GPU_EVENT_WAIT_FAILED, /* the wait itself failed; value: nvmlReturn_t; uuid "" unless known */
 };
 
+const char *gpu_event_name(enum gpu_event_kind kind); /* "xid", "ecc-single", … */
+
 struct gpu_event {
     enum gpu_event_kind kind;
     char uuid[UUID_TEXT_SIZE]; /* of the gpu, "" if the driver named none */

@@ -24,6 +24,7 @@ struct device {
     uint32_t base_number; /* place of the gpu or part among the resource's distinct bases, for
                              placement */
     bool healthy;
+    bool withheld;        /* not healthy only because the ledger says no: in use elsewhere, another owner */
     const char *reason; /* why not healthy; NULL when healthy */
 };
 

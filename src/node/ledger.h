@@ -41,6 +41,9 @@ enum owner ledger_owner(const struct ledger *l, const char *gpu_uuid);
 bool ledger_may_offer(const struct ledger *l, const char *resource, const char *gpu_uuid,
                       const char *base, const char **ret_reason);
 
+/* The state was damaged and in-use facts have not been read since: nothing is offered. */
+bool ledger_damaged(const struct ledger *l);
+
 /* Allocate: all or nothing. ERR_CONFLICT (owner, other resource), with who holds it. Records the
  * grant in memory; no disk write, no system call. */
 struct grant_request {

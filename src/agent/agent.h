@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/*
+ * src/agent: the node agent's wiring: which part hears of what, and in which order things start and
+ * end. Not here: rules. Each decision is made in the folder that owns it. may use: base io data gpu
+ * spec kubeletapi node cdi kubelet
+ *
+ * The four ways through the house (ARCHITECTURE.md 4) meet here:
+ *   publish   worker's survey → ledger, health → inventory → CDI files → kubelet/
+ *   grant     kubelet/ asks the ledger itself; the agent only hears of it for the log
+ *   health    worker's event → health → inventory → kubelet/
+ *   reload    SIGHUP or a changed file → new config → trial inventory → inventory → kubelet/
+ */
+#include "base/opt.h"
+
+/* The rows that only the agent has; the peer's own are PLUGINCONFIG_OPTIONS. */
+#define AGENT_OPTIONS                                                                              \
+    { .name = "host-root",                                                                         \
+      .type = OPT_STRING,                                                                          \
+      .env = { "METE_HOST_ROOT" },                                                                 \
+      .config_key = "agent.hostRoot",                                                              \
+      .value_name = "DIR",                                                                         \
+      .deflt = "/",                                                                                \
+      .group = "Paths",                                                                            \
+      .help = "where this process sees the host's /proc, /sys and /dev" },                         \
+        { .name = "kubelet-dir",                                                                   \
+          .type = OPT_STRING,                                                                      \
+          .env = { "METE_KUBELET_DIR" },                                                           \
+          .config_key = "agent.kubeletDir",                                                        \
+          .value_name = "DIR",                                                                     \
+          .deflt = "/var/lib/kubelet",                                                             \
+          .group = "Paths",                                                                        \
+          .help = "kubelet's root directory: device-plugins/ and pod-resources/ are below it" },   \
+        { .name = "state-dir",                                                                     \
+          .type = OPT_STRING,                                                                      \
+          .env = { "METE_STATE_DIR" },                                                             \
+          .config_key = "agent.stateDir",                                                          \
+          .value_name = "DIR",                                                                     \
+          .deflt = AGENT_STATE_DIR_DEFAULT,                                                        \
+          .group = "Paths",                                                                        \
+          .help = "where the ledger is kept; empty: nothing is kept over a restart" },             \
+        { .name = "cdi-dir",                                                                       \
+          .type = OPT_STRING,                                                                      \
+          .env = { "METE_CDI_DIR" },                                                               \
+          .config_key = "agent.cdiDir",                                                            \
+          .value_name = "DIR",                                                                     \
+          .deflt = "/var/run/cdi",                                                                 \
+          .group = "Paths",                                                                        \
+          .help = "where CDI files are written" },                                                 \
+        { .name = "node-name",                                                                     \
+          .type = OPT_STRING,                                                                      \
+          .env = { "NODE_NAME" },                                                                  \
+          .config_key = "agent.nodeName",                                                          \
+          .value_name = "NAME",                                                                    \
+          .help = "name of this node in Kubernetes, for messages" },                               \
+        { .name = "log-level",                                                                     \
+          .type = OPT_STRING,                                                                      \
+          .env = { "METE_LOG_LEVEL" },                                                             \
+          .config_key = "agent.logLevel",                                                          \
+          .deflt = "info",                                                                         \
+          .choices = "debug|info|warn|error",                                                      \
+          .group = "Logging",                                                                      \
+          .help = "least level that is logged" },                                                  \
+    {                                                                                              \
+        .name = "log-format", .type = OPT_STRING, .env = { "METE_LOG_FORMAT" },                    \
+        .config_key = "agent.logFormat", .deflt = "text", .choices = "text|json",                  \
+        .group = "Logging", .help = "form of a log line"                                           \
+    }
+
+struct agent_setup {
+    const char *program;           /* for messages: "mete agent", "nvidia-device-plugin" */
+    const struct command *command; /* for --help */
+    const struct opt *table;       /* PLUGINCONFIG_OPTIONS and AGENT_OPTIONS */
+    int argc;
+    char **argv; /* kept: a reload parses them again */
+};
+
+/* Runs until it is told to end. Returns the exit code: 0 after SIGTERM, SIGINT or SIGQUIT, 1 when
+ * it could not start or had to end. */
+int agent_run(const struct agent_setup *setup);

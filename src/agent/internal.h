@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/* The agent's state, shared by the files of this folder. The loop's thread owns all of it. */
+#include "agent/agent.h"
+#include "agent/standby.h"
+#include "base/buf.h"
+#include "base/host.h"
+#include "gpu/worker.h"
+#include "io/dirwatch.h"
+#include "io/disk.h"
+#include "io/loop.h"
+#include "kubelet/plugin.h"
+#include "kubeletapi/inuse.h"
+#include "node/health.h"
+#include "node/inventory.h"
+#include "node/ledger.h"
+#include "spec/pluginconfig.h"
+
+enum {
+    EXIT_AFTER_MS = 5000,  /* open calls get this long when the agent ends */
+    RETRY_WRITE_MS = 5000, /* after a state or CDI file could not be written */
+    IN_USE_WHILE_HELD_MS =
+        2000, /* in-use facts are read again while something is withheld because of them */
+    GRANT_CHECK_MS = 10000, /* after an Allocate: did kubelet record it? */
+    FILES_MAX = 8,          /* CDI classes */
+};
+
+/* A CDI file as it was last written, so that an unchanged one is not written again. */
+#define LEDGER_FILE "ledger.json"
+#define HEALTH_FILE "health.json"
+
+struct written_file {
+    char *name, *text;
+};
+
+struct agent {
+    const struct agent_setup *setup;
+    struct loop *loop;
+    struct opts opts;
+    struct plugin_config *config;
+    struct host host;
+    char *plugin_dir, *kubelet_socket, *pod_resources, *cdi_dir,
+        *state_dir; /* view paths; state_dir "" for none */
+
+    struct standby *standby;
+    struct disk *disk;
+    struct gpu_worker *worker;
+    struct ledger *ledger;
+    struct health *health;
+    struct in_use_reader *in_use;
+    struct plugin_set *plugins;
+    struct dirwatch *config_watch, *checkpoint_watch;
+
+    struct survey *survey;       /* latest; NULL until the first */
+    struct inventory *inventory; /* what plugins publish; NULL until the first */
+    struct plugin_config
+        *published_config;  /* what plugins borrow, when it is older than config; else NULL */
+    struct inventory *next; /* waits until its CDI files are written */
+    char *refused;          /* why the config cannot be served on this host; NULL */
+
+    struct written_file files[FILES_MAX];
+    size_t n_files;
+    int cdi_dirfd;
+    size_t cdi_waiting;
+    bool cdi_failed, publish_again;
+
+    char *health_text; /* as last handed to the disk thread */
+    bool ledger_writing, health_writing;
+    bool started; /* the lock is ours: ledger and plugins exist */
+    bool ending;
+    enum driver_state driver;
+    int64_t began_ns;
+    int exit_code;
+
+    struct timer publish_timer, health_timer, ledger_timer, in_use_timer, cdi_timer, write_timer,
+        end_timer;
+};
+
+/* Something that the inventory is made of has changed: build it again on the next turn of the loop.
+ */
+void agent_changed(struct agent *a);
+/* Reads in-use facts and gives them to the ledger. */
+void agent_read_in_use(struct agent *a);
+/* Hands what ledger and health want on disk to the disk thread. */
+void agent_save(struct agent *a);
+/* Ends the loop with `code` after withdrawing politely. */
+void agent_end(struct agent *a, int code);
+
+/* publish.c */
+void publish_init(struct agent *a);
+void publish_done(struct agent *a);
+
+/* reload.c */
+int config_load(const struct agent_setup *setup, struct opts *o, struct plugin_config **ret,
+                struct error *err) must_check;
+void agent_reload(struct agent *a, const char *why);
+int reload_watch(struct agent *a, struct error *err) must_check;
+
+/* status.c: what `mete status` shows, as JSON. */
+void agent_status(const struct agent *a, struct buf *out);

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Config: read at start, read again on SIGHUP and when its file changes. A new config is tried as a
+ * whole on the present survey first; one that fails leaves the old one in force and says why. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/internal.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+enum { FINDINGS_MAX = 100, FINDINGS_ARENA = 256 * 1024, CONFIG_POLL_MS = 10000 };
+
+static void log_findings(const struct findings *f)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        const struct finding *it = &f->items[i];
+        enum log_level level = it->severity == SEVERITY_ERROR     ? LOG_ERROR_
+                               : it->severity == SEVERITY_WARNING ? LOG_WARN_
+                                                                  : LOG_INFO_;
+        log_at(level, "config.finding", KV("id", it->id), KV("place", it->subject),
+               KV("cause", it->cause), KV("fix", it->fix));
+    }
+}
+
+int config_load(const struct agent_setup *setup, struct opts *o, struct plugin_config **ret,
+                struct error *err)
+{
+    struct opts parsed;
+    int r = opts_parse(&parsed, setup->table, setup->argc, setup->argv, NULL, 0, err);
+    if (r < 0)
+        return r;
+    if (parsed.help) {
+        *o = parsed;
+        *ret = NULL;
+        return 0;
+    }
+    auto_arena arena;
+    arena_init(&arena, FINDINGS_ARENA);
+    struct findings findings;
+    findings_init(&findings, &arena, FINDINGS_MAX);
+    r = pluginconfig_load(&parsed, NULL, NULL, &findings, ret, err);
+    log_findings(&findings);
+    if (r < 0) {
+        opts_done(&parsed);
+        return r;
+    }
+    *o = parsed;
+    return 0;
+}
+
+/* Options that are fixed for the life of the process. */
+static const char *const fixed[] = {
+    "host-root",   "kubelet-dir", "kubelet-socket",       "state-dir",  "cdi-dir",
+    "driver-root", "dev-root",    "driver-root-ctr-path", "config-file"
+};
+
+static void warn_fixed(const struct opts *old, const struct opts *new)
+{
+    for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
+        if (strcmp(opts_text(old, fixed[i]), opts_text(new, fixed[i])) != 0)
+            log_warn("config.needs-restart", KV("option", fixed[i]),
+                     KV("in-force", opts_text(old, fixed[i])),
+                     KV("wanted", opts_text(new, fixed[i])),
+                     KV("origin", opts_get(new, fixed[i])->origin));
+}
+
+/* Would the host's present GPUs be served by this config? */
+static int try_config(const struct agent *a, const struct plugin_config *c, struct error *err)
+{
+    if (!a->survey || !a->ledger)
+        return 0;
+    const struct inventory_input in = {
+        .survey = a->survey,
+        .config = c,
+        .ledger = a->ledger,
+        .health = a->health,
+        .before = a->inventory,
+    };
+    struct inventory *trial = NULL;
+    int r = inventory_build(&in, &trial, err);
+    inventory_free(trial);
+    return r;
+}
+
+void agent_reload(struct agent *a, const char *why)
+{
+    struct error err;
+    struct opts o;
+    struct plugin_config *c = NULL;
+    int r = config_load(a->setup, &o, &c, &err);
+    if (r == 0 && (r = try_config(a, c, &err)) < 0) {
+        opts_done(&o);
+        pluginconfig_free(c);
+    }
+    if (r < 0) {
+        log_error("config.rejected", KV("why-read", why), KV_ERR(&err),
+                  KV("fix", "the config read before stays in force; correct the file"));
+        return;
+    }
+    warn_fixed(&a->opts, &o);
+    opts_done(&a->opts);
+    a->opts = o;
+    /* The plugins borrow the config until the next publication. */
+    if (a->published_config)
+        pluginconfig_free(a->config);
+    else
+        a->published_config = a->config;
+    a->config = c;
+    if (a->health)
+        health_config(a->health, c);
+    log_info("config.loaded", KV("why-read", why), KV("file", c->source ? c->source : ""));
+    if (a->in_use)
+        agent_read_in_use(a);
+    agent_changed(a);
+}
+
+static void file_changed(void *arg, const char *name)
+{
+    struct agent *a = arg;
+    const char *path = opts_text(&a->opts, "config-file");
+    const char *slash = strrchr(path, '/');
+    if (!name || strcmp(name, slash ? slash + 1 : path) == 0)
+        agent_reload(a, "the file changed");
+}
+
+static void watch_note(void *arg, const char *text)
+{
+    (void)arg;
+    log_warn("config.watch", KV("note", text));
+}
+
+int reload_watch(struct agent *a, struct error *err)
+{
+    const char *path = opts_text(&a->opts, "config-file");
+    if (!path[0])
+        return 0;
+    const char *slash = strrchr(path, '/');
+    auto_free char *dir =
+        slash ? x_strndup(path, slash == path ? 1 : (size_t)(slash - path)) : x_strdup(".");
+    const struct dirwatch_events ev = { .changed = file_changed, .note = watch_note, .arg = a };
+    int r = dirwatch_new(a->loop, dir, CONFIG_POLL_MS, &ev, &a->config_watch, err);
+    return r < 0 ? error_wrap(err, "watch the config file") : 0;
+}
