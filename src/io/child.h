@@ -19,7 +19,7 @@ struct child;
 /* ended(): once, on the loop, with the wait status. */
 int child_start(struct loop *l, const struct child_spec *spec, void (*ended)(void *arg, int status),
                 void *arg, struct child **ret, struct error *err) must_check;
-pid_t child_pid(const struct child *c);
+pid_t child_pid(const struct child *c); /* 0 once it has ended */
 void child_kill(struct child *c, int signo);
 /* Forgets the child: no call-back any more; it is still reaped when it ends. Frees c. */
-void child_forget(struct child *c);
+void child_forget(struct child *c); /* NULL allowed; also after ended() and after loop_free */
