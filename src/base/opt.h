@@ -6,8 +6,9 @@
  * bool flags without value or as --flag=false, "--" ends options, an alias is as good as the name.
  * A single dash before a long name ("-name") is accepted too. Order of precedence for each value:
  * command line, environment, config file, default. A value counts as set also when it is set to the
- * empty text: string "" overrides; bool "" is false; list "" is one empty element; duration "" is
- * ignored.
+ * empty text: string "" overrides; bool "" is false (from the environment: "--flag=" is an error);
+ * list "" is one empty element; duration "" and int "" are ignored. Options and arguments may be
+ * mixed. List values are cut at commas, blanks around an element do not count.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,6 +76,8 @@ int opts_from_config(struct opts *o, const char *config_key, const char *const *
                      size_t n_items, const char *origin, struct error *err) must_check;
 /* Checks `choices` of every value; call after the last opts_from_config (opts_parse does not). */
 int opts_check(const struct opts *o, struct error *err) must_check;
+/* The same for one table row, for a caller that reports all errors at once. */
+int opts_check_row(const struct opts *o, size_t row, struct error *err) must_check;
 
 /* Go's time.ParseDuration ("1h15m", "300ms", "0"), or "infinite". Nanoseconds. */
 int duration_parse(struct str s, int64_t *ret_ns, struct error *err) must_check;
