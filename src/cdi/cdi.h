@@ -8,6 +8,9 @@
  * For now: device nodes of gpus and parts (and the control nodes they share); the driver's files
  * come with the container side.
  */
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/host.h"
@@ -15,9 +18,11 @@
 #include "spec/pluginconfig.h"
 
 struct cdi_node {
-    const char *path, *host_path;
-    const char *permissions;
-}; /* host_path NULL: same as path */
+    const char *path, *host_path; /* host_path NULL: same as path */
+    const char *permissions;      /* "rwm" */
+    bool has_numbers;             /* a device node was found: major, minor and mode are its own */
+    uint32_t major, minor, mode;
+};
 struct cdi_mount {
     const char *host_path, *container_path;
     const char *const *options;
@@ -39,6 +44,8 @@ struct cdi_edits {
     size_t n_mounts;
     struct cdi_hook *hooks;
     size_t n_hooks;
+    uint32_t *gids; /* groups that own nodes which are not open to everybody */
+    size_t n_gids;
 };
 struct cdi_device {
     const char *name;
@@ -51,13 +58,32 @@ struct cdi_spec {
     struct cdi_edits common;
 };
 
-/* The specs the device plugin publishes (spec/device-plugin.md 3.4): class "gpu" always,
- * "imex-channel", "gdrcopy", "gds", "mofed" where asked for and present. Everything in the arena,
- * stable order. */
+/* The specs the device plugin publishes (spec/device-plugin.md 3.4): class "gpu" if there is any
+ * gpu or part, "imex-channel", "gdrcopy", "gds", "mofed" where asked for and present. (A spec
+ * without devices is refused by every container engine, so there is none.) Looks at device nodes
+ * and sysfs. Everything in the arena, stable order. */
 int cdi_build(struct arena *a, const struct host *h, const struct survey *s,
               const struct plugin_config *c, struct cdi_spec **ret, size_t *ret_n,
               struct error *err) must_check;
 /* JSON with the least version that the content needs; deterministic bytes. */
 int cdi_encode(const struct cdi_spec *spec, struct buf *out, struct error *err) must_check;
-/* "k8s.device-plugin.nvidia.com-gpu.json" */
+/* "0.3.0", "0.5.0", … */
+const char *cdi_version(const struct cdi_spec *spec);
+/* "k8s.device-plugin.nvidia.com-gpu.json"; NULL when the arena is full */
 char *cdi_file_name(struct arena *a, const struct cdi_spec *spec);
+
+/* The name under which a gpu or part is published: the uuid or the index by strategy. A uuid that
+ * CDI does not allow as a name (old MIG ids hold slashes) gives way to the index. */
+const char *cdi_name_of(enum id_strategy strategy, const char *uuid, const char *index);
+/* Is this gpu or part published (everything known that a container needs)? part NULL: the gpu. */
+bool cdi_published(const struct gpu *g, const struct part *p, enum mig_strategy strategy);
+
+/* What the host has, looked at once at publish time: the control nodes in the order in which device
+ * specs name them, the IMEX channel, and the gated classes with content. */
+struct cdi_facts {
+    const char *control_nodes[4]; /* "/dev/nvidiactl", …: static text */
+    size_t n_control_nodes;
+    bool imex_channel0;
+    uint32_t gated; /* bit 0 gdrcopy, 1 gds, 2 mofed */
+};
+void cdi_look(const struct host *h, const struct plugin_config *c, struct cdi_facts *ret);

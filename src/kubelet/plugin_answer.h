@@ -17,6 +17,11 @@ struct plugin_context {
     uint32_t gated;     /* bit 0 gdrcopy, 1 gds, 2 mofed: CDI class has content */
 };
 
+enum {
+    CONTAINERS_MAX = 256, /* container requests in one call; kubelet sends one */
+    IDS_MIN = 256,        /* ids accepted of one call even when the resource has fewer devices */
+};
+
 /* All: request and answer are protobuf bytes. On failure err.text is the gRPC message (peer's
  * wording where it has one), always with status UNKNOWN as the peer's. */
 int plugin_allocate(const struct plugin_context *c, const struct resource *r, struct str request,
@@ -26,3 +31,9 @@ int plugin_preferred(const struct plugin_context *c, const struct resource *r, s
 int plugin_list(const struct resource *r, const struct survey *s, struct buf *answer,
                 struct error *err) must_check;
 int plugin_options(struct buf *answer, struct error *err) must_check;
+int plugin_register_request(const struct resource *r, struct buf *request,
+                            struct error *err) must_check;
+
+/* The ids of one container of an AllocateRequest, joined by commas and cut at the buffer's end: for
+ * notes. False when there is no such container. */
+bool plugin_request_ids(struct str request, size_t container, char *ret, size_t size);
