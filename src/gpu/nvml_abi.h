@@ -653,7 +653,7 @@ struct nv_gpm_support {
     _Static_assert(sizeof(struct type) == (size), #type " has the size of NVML's struct")
 #define NV_AT(type, member, offset)                                                                \
     _Static_assert(offsetof(struct type, member) == (offset), #type "." #member " is in its "      \
-                                                                                "place")
+                                                                    "place")
 #define NV_MAGIC(type, n, magic)                                                                   \
     _Static_assert(NV_VERSION(struct type, n) == (magic), #type " has NVML's version word")
 

@@ -18,7 +18,8 @@
 
 enum {
     SURVEY_GPUS_MAX = 64,
-    SURVEY_PARTS_MAX = 16, /* of one gpu */
+    SURVEY_PARTS_MAX = 16,         /* of one gpu */
+    SURVEY_BYTES_MAX = 512 * 1024, /* of an encoded survey: a full one of the largest texts fits */
     UUID_TEXT_SIZE = 80,
 };
 
@@ -58,6 +59,7 @@ enum gpu_valid { /* bits of gpu.valid */
                  GPU_HAS_BRAND = 1 << 16,
                  GPU_HAS_COMPUTE_MODE = 1 << 17,
                  GPU_HAS_ECC = 1 << 18, /* ecc_uncorrected */
+                 GPU_HAS_ENERGY = 1 << 19,
 };
 
 enum part_valid {
@@ -102,11 +104,15 @@ struct gpu {
     uint32_t remap_corrected, remap_uncorrected, remap_pending, remap_failed;
     uint64_t ecc_uncorrected; /* volatile, total */
     uint32_t addressing;      /* 0 none, 1 HMM, 2 ATS */
-    uint64_t generation; /* changes when the gpu was reset or re-enumerated since the worker first
-                            saw it (evidence of a reset) */
+    uint64_t energy_mj;       /* used since the driver or the gpu last started; counts up only */
+    uint64_t generation; /* changes when the gpu was reset or re-enumerated since the agent first
+                            saw it (evidence of a reset): it was lost and answers again, the driver
+                            went away and came back, or its energy counter or its volatile ECC
+                            counter went backwards. On a real driver a reset ("nvidia-smi -r",
+                            reboot of the kernel module) starts both counters at zero. */
     struct part *parts;
     size_t n_parts;
-    char mig_text[160]; /* why parts could not be read ("" = fine): no permission for nvidia-cap2, …
+    char mig_text[200]; /* why parts could not be read ("" = fine): no permission for nvidia-cap2, …
                          */
 };
 
@@ -128,10 +134,13 @@ struct survey {
     struct gpu *gpus;  /* in index order */
     size_t n_gpus;
     struct gpu_link
-        *links; /* n_gpus * n_gpus, row-major, symmetric; NULL when n_gpus < 2 or not read */
+        *links;    /* n_gpus * n_gpus, row-major, symmetric; NULL when n_gpus < 2 or not read */
+    unsigned refs; /* of survey_ref; 0: not on the heap, ref and unref do nothing */
 };
 
-/* Reference-counted, never changed after creation. */
+/* Reference-counted, never changed once it was handed on. A new one is empty, with one reference;
+ * whoever fills it gives it gpus, parts and links from the heap. One thread only. */
+struct survey *survey_new(void);
 struct survey *survey_ref(struct survey *s);
 void survey_unref(struct survey *s);
 
