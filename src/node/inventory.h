@@ -24,7 +24,8 @@ struct device {
     uint32_t base_number; /* place of the gpu or part among the resource's distinct bases, for
                              placement */
     bool healthy;
-    bool withheld;        /* not healthy only because the ledger says no: in use elsewhere, another owner */
+    bool
+        withheld; /* not healthy only because the ledger says no: in use elsewhere, another owner */
     const char *reason; /* why not healthy; NULL when healthy */
 };
 
@@ -39,9 +40,17 @@ struct resource {
     size_t *by_id; /* device numbers sorted by id, for resource_find */
 };
 
+struct inventory_gpu { /* of one gpu of the survey; for a lost one as it was when last seen */
+    const char *name;
+    bool mig;  /* MIG mode is on */
+    bool skip; /* display board, or no UUID: never offered */
+};
+
 struct inventory {
     struct arena arena;
-    struct survey *survey;      /* referenced */
+    struct survey *survey;      /* referenced; when the driver is gone: the survey before, whose
+                                   devices stay listed with the state that health gives them */
+    struct inventory_gpu *gpus; /* survey->n_gpus */
     struct resource *resources; /* by name; none has zero devices unless it had some before (then
                                    its list is empty, to withdraw) */
     size_t n_resources;
@@ -51,13 +60,18 @@ struct inventory {
 struct inventory_input {
     struct survey *survey;
     const struct plugin_config *config;
-    const struct ledger *ledger;
-    const struct health *health;
+    const struct ledger *ledger;    /* NULL: everything may be offered */
+    const struct health *health;    /* NULL: only lost gpus are unhealthy */
     const struct inventory *before; /* NULL at start: resources that vanish stay, empty */
+    bool running; /* the config is served already and the host changed: what no longer fits (a
+                     device named in sharing that is gone, parts that are unequal under MIG strategy
+                     single) is withdrawn with a note. false: a new config, it is an error */
 };
 
 /* ERR_INVALID when the config cannot be served on this host (MIG strategy single with unequal
- * parts, …): the text says what the peer says where it says something, and the remedy. */
+ * parts, …): the text says what the peer says where it says something, and the remedy. ERR_LIMIT: a
+ * device list would exceed DEVICE_LIST_MAX. ERR_UNSUPPORTED: platform (Tegra). HEALTH_UNKNOWN is
+ * offered: health turns it into HEALTH_UNHEALTHY when its grace ends. */
 int inventory_build(const struct inventory_input *in, struct inventory **ret,
                     struct error *err) must_check;
 void inventory_free(struct inventory *inv);
