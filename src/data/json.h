@@ -30,9 +30,9 @@ struct value {
     enum value_kind kind;
     uint32_t line, column;
     bool boolean;
-    int64_t number;         /* VALUE_INT; a larger unsigned integer is VALUE_REAL with `raw` set */
+    int64_t number;         /* VALUE_INT; what does not fit is VALUE_REAL, exact in `text` */
     double real;            /* VALUE_REAL */
-    struct str text;        /* VALUE_TEXT, terminated by a NUL too; for numbers: as written */
+    struct str text;        /* VALUE_TEXT, terminated by a NUL too; other scalars: as written */
     struct member *members; /* VALUE_MAP: in document order */
     struct value *items;    /* VALUE_LIST */
     size_t n;               /* members or items */
@@ -60,7 +60,13 @@ const char *value_text(const struct value *v,
 const char *value_kind_name(const struct value *v); /* "a list", "text \"abc\"", "the number 3": for
                                                        messages; static or thread-local text */
 
-/* Writing: a stack-free writer that keeps commas and indentation right. indent 0: compact. */
+/* The first member whose key an earlier one has too, or NULL. Large maps are sorted for it in the
+ * arena; ERR_LIMIT when that is full. */
+int value_duplicate_key(struct arena *a, const struct value *map, const struct member **ret,
+                        struct error *err) must_check;
+
+/* Writing: a stack-free writer that keeps commas and indentation right. indent 0: compact. More
+ * than 63 levels make the buffer fail. */
 struct json_writer {
     struct buf *out;
     int indent, depth;
@@ -82,7 +88,6 @@ void jw_value(struct json_writer *w, const struct value *v);
 void jw_kv(struct json_writer *w, const char *key, const char *z); /* key and text */
 void jw_kv_int(struct json_writer *w, const char *key, int64_t v);
 void jw_kv_bool(struct json_writer *w, const char *key, bool v);
-/* The same tree as YAML (block style), for -o yaml. */
+/* The same tree as YAML (block style), for -o yaml; yaml_parse gives it back. A command writes its
+ * document once as JSON and parses it for this. */
 void value_to_yaml(const struct value *v, struct buf *out);
-/* Parses what a json_writer wrote and prints it as `json` or `yaml`: so every command writes once.
- */
