@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kubelet/pb.h"
 #include "node/placement.h"
+#include "wire/pbreader.h"
+#include "wire/pbwriter.h"
 
 /* Field numbers of v1beta1 (spec/device-plugin.md 0). */
 enum {
@@ -33,11 +34,11 @@ enum { PREFERRED_ARENA = 64 * 1024 * 1024 }; /* limit of one call; what is used 
 
 static void put_topology(struct buf *b, int32_t numa)
 {
-    size_t topology = pb_begin(b, DEVICE_TOPOLOGY);
-    size_t node = pb_begin(b, TOPOLOGY_NODES);
-    pb_number(b, NUMA_ID, (uint64_t)numa); /* node 0: an empty message, as proto3 has it */
-    pb_end(b, node);
-    pb_end(b, topology);
+    size_t topology = pbw_begin(b, DEVICE_TOPOLOGY);
+    size_t node = pbw_begin(b, TOPOLOGY_NODES);
+    pbw_int(b, NUMA_ID, numa); /* node 0: an empty message, as proto3 has it */
+    pbw_end(b, node);
+    pbw_end(b, topology);
 }
 
 int plugin_list(const struct resource *r, const struct survey *s, struct buf *answer,
@@ -46,12 +47,12 @@ int plugin_list(const struct resource *r, const struct survey *s, struct buf *an
     for (size_t i = 0; i < r->n_devices; i++) {
         const struct device *d = &r->devices[i];
         const struct gpu *g = d->gpu < s->n_gpus ? &s->gpus[d->gpu] : NULL;
-        size_t m = pb_begin(answer, LIST_DEVICES);
-        pb_element(answer, DEVICE_ID, str_of(d->id));
-        pb_element(answer, DEVICE_HEALTH, d->healthy ? STR("Healthy") : STR("Unhealthy"));
+        size_t m = pbw_begin(answer, LIST_DEVICES);
+        pbw_item(answer, DEVICE_ID, str_of(d->id));
+        pbw_item(answer, DEVICE_HEALTH, d->healthy ? STR("Healthy") : STR("Unhealthy"));
         if (g && (g->valid & GPU_HAS_NUMA) && strcmp(s->platform, "wsl") != 0)
             put_topology(answer, g->numa);
-        pb_end(answer, m);
+        pbw_end(answer, m);
     }
     if (buf_check(answer, "device list", err) == 0)
         return 0;
@@ -63,18 +64,18 @@ int plugin_list(const struct resource *r, const struct survey *s, struct buf *an
 
 int plugin_options(struct buf *answer, struct error *err)
 {
-    pb_number(answer, OPTIONS_PREFERRED, 1);
+    pbw_bool(answer, OPTIONS_PREFERRED, true);
     return buf_check(answer, "options", err);
 }
 
 int plugin_register_request(const struct resource *r, struct buf *request, struct error *err)
 {
-    pb_element(request, REGISTER_VERSION, STR("v1beta1"));
-    pb_element(request, REGISTER_ENDPOINT, str_of(r->socket));
-    pb_element(request, REGISTER_RESOURCE, str_of(r->name));
-    size_t m = pb_begin(request, REGISTER_OPTIONS);
+    pbw_item(request, REGISTER_VERSION, STR("v1beta1"));
+    pbw_item(request, REGISTER_ENDPOINT, str_of(r->socket));
+    pbw_item(request, REGISTER_RESOURCE, str_of(r->name));
+    size_t m = pbw_begin(request, REGISTER_OPTIONS);
     int rc = plugin_options(request, err);
-    pb_end(request, m);
+    pbw_end(request, m);
     return rc < 0 ? rc : buf_check(request, "register request", err);
 }
 
@@ -88,13 +89,13 @@ static int malformed(struct error *err)
 static int count_fields(struct str request, const struct resource *r, size_t *ret_available,
                         size_t *ret_must, struct error *err)
 {
-    struct pb_reader reader = pb_reader(request);
-    struct pb_field f;
+    struct pbr reader = pbr_of(request);
+    struct pbr_field f;
     size_t most = MAX(r->n_devices, (size_t)IDS_MIN);
     *ret_available = *ret_must = 0;
-    while (pb_next(&reader, &f)) {
-        *ret_available += f.number == PREFERRED_AVAILABLE && f.wire == PB_BYTES;
-        *ret_must += f.number == PREFERRED_MUST && f.wire == PB_BYTES;
+    while (pbr_next(&reader, &f)) {
+        *ret_available += f.tag == PREFERRED_AVAILABLE && f.wire == PBR_BYTES;
+        *ret_must += f.tag == PREFERRED_MUST && f.wire == PBR_BYTES;
     }
     if (reader.bad)
         return malformed(err);
@@ -117,16 +118,16 @@ static int read_request(struct arena *a, struct str request, const struct resour
     if (!available || !must)
         return error_set(err, ERR_LIMIT, 0, "out of memory for %zu device ids", n_available);
 
-    struct pb_reader reader = pb_reader(request);
-    struct pb_field f;
+    struct pbr reader = pbr_of(request);
+    struct pbr_field f;
     *ret = (struct placement_request){ .available = available, .must_include = must };
-    while (pb_next(&reader, &f)) {
-        if (f.number == PREFERRED_AVAILABLE && f.wire == PB_BYTES)
+    while (pbr_next(&reader, &f)) {
+        if (f.tag == PREFERRED_AVAILABLE && f.wire == PBR_BYTES)
             available[ret->n_available++] = f.bytes;
-        else if (f.number == PREFERRED_MUST && f.wire == PB_BYTES)
+        else if (f.tag == PREFERRED_MUST && f.wire == PBR_BYTES)
             must[ret->n_must_include++] = f.bytes;
-        else if (f.number == PREFERRED_SIZE && f.wire == PB_VARINT)
-            ret->size = (int32_t)(uint32_t)f.value;
+        else if (f.tag == PREFERRED_SIZE && f.wire == PBR_VARINT)
+            ret->size = (int32_t)(uint32_t)f.number;
     }
     return 0;
 }
@@ -147,22 +148,22 @@ static int prefer(const struct plugin_context *c, const struct resource *r, stru
                           err);
     if (rc < 0)
         return rc;
-    size_t m = pb_begin(answer, PREFERRED_ANSWERS);
+    size_t m = pbw_begin(answer, PREFERRED_ANSWERS);
     for (size_t i = 0; i < n; i++)
-        pb_element(answer, PREFERRED_IDS, ids[i]);
-    pb_end(answer, m);
+        pbw_item(answer, PREFERRED_IDS, ids[i]);
+    pbw_end(answer, m);
     return 0;
 }
 
 int plugin_preferred(const struct plugin_context *c, const struct resource *r, struct str request,
                      struct buf *answer, struct error *err)
 {
-    struct pb_reader reader = pb_reader(request);
-    struct pb_field f;
+    struct pbr reader = pbr_of(request);
+    struct pbr_field f;
     size_t containers = 0;
     int rc = 0;
-    while (rc == 0 && pb_next(&reader, &f)) {
-        if (f.number != PREFERRED_CONTAINERS || f.wire != PB_BYTES)
+    while (rc == 0 && pbr_next(&reader, &f)) {
+        if (f.tag != PREFERRED_CONTAINERS || f.wire != PBR_BYTES)
             continue;
         if (containers++ == CONTAINERS_MAX)
             rc = error_set(err, ERR_LIMIT, 0, "more than %d containers in one request",
