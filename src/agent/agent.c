@@ -440,10 +440,11 @@ static void resolve_paths(struct agent *a)
 
 static int set_up(struct agent *a, struct error *err)
 {
+    const struct opt_value *view = opts_get(&a->opts, "driver-root-ctr-path");
     const struct host_config host = {
         .root = opts_text(&a->opts, "host-root"),
         .driver_root = a->config->driver_root,
-        .driver_root_view = a->config->driver_root_ctr_path,
+        .driver_root_view = view->source == OPT_FROM_DEFAULT ? NULL : view->text,
         .dev_root = a->config->dev_root,
     };
     resolve_paths(a);

@@ -32,6 +32,12 @@ static void mark_cut(char *text, size_t size)
     memcpy(text + at, cut_mark, strlen(cut_mark) + 1);
 }
 
+/* A failure always has a code: without one it is a defect of ours. */
+static enum error_code failure(enum error_code code)
+{
+    return code > ERR_NONE && code < ERR_CODE_COUNT ? code : ERR_INTERNAL;
+}
+
 static void fill(struct error *err, enum error_code code, int sys, const char *fmt, va_list ap)
 {
     err->code = code;
@@ -43,8 +49,9 @@ static void fill(struct error *err, enum error_code code, int sys, const char *f
         mark_cut(err->text, sizeof err->text);
 }
 
-int error_set(struct error *err, enum error_code code, int sys, const char *fmt, ...)
+int error_set_(struct error *err, enum error_code code, int sys, const char *fmt, ...)
 {
+    code = failure(code);
     if (err) {
         va_list ap;
         va_start(ap, fmt);
@@ -83,7 +90,7 @@ static enum error_code code_of_errno(int sys)
     }
 }
 
-int error_errno(struct error *err, int sys, const char *fmt, ...)
+int error_errno_(struct error *err, int sys, const char *fmt, ...)
 {
     enum error_code code = code_of_errno(sys);
     if (err) {
@@ -99,13 +106,13 @@ int error_errno(struct error *err, int sys, const char *fmt, ...)
     return -(int)code;
 }
 
-int error_wrap(struct error *err, const char *fmt, ...)
+int error_wrap_(struct error *err, const char *fmt, ...)
 {
     if (!err)
         return -(int)ERR_INTERNAL;
     char inner[sizeof err->text];
     memcpy(inner, err->text, sizeof inner);
-    enum error_code code = err->code;
+    enum error_code code = failure(err->code);
     va_list ap;
     va_start(ap, fmt);
     fill(err, code, err->sys, fmt, ap);

@@ -34,17 +34,29 @@ struct error {
 
 /* Fills *err (NULL allowed) and returns -code. When `sys` is an errno that the text should show,
  * write it with %m or name it. */
-int error_set(struct error *err, enum error_code code, int sys, const char *fmt, ...)
+int error_set_(struct error *err, enum error_code code, int sys, const char *fmt, ...)
     printf_like(4, 5);
 
 /* As error_set with an errno: appends ": <strerror(sys)>". Picks ERR_NOT_FOUND for ENOENT,
  * ERR_DENIED for EACCES/EPERM, ERR_LIMIT for ENOSPC/EDQUOT/EMFILE/ENFILE, ERR_UNAVAILABLE for
  * EAGAIN/EINTR/ECONNREFUSED/ETIMEDOUT, else ERR_INTERNAL. */
-int error_errno(struct error *err, int sys, const char *fmt, ...) printf_like(3, 4);
+int error_errno_(struct error *err, int sys, const char *fmt, ...) printf_like(3, 4);
 
 /* Puts "<context>: " before the text already there; returns -err->code (-ERR_INTERNAL when err is
  * NULL). */
-int error_wrap(struct error *err, const char *fmt, ...) printf_like(2, 3);
+int error_wrap_(struct error *err, const char *fmt, ...) printf_like(2, 3);
+
+/* The compiler is told that these never return 0, so that it knows what a failed call leaves unset. */
+#define error_negative_(call)                                                                      \
+    ({                                                                                             \
+        int error_r_ = (call);                                                                     \
+        if (error_r_ >= 0)                                                                         \
+            __builtin_unreachable();                                                               \
+        error_r_;                                                                                  \
+    })
+#define error_set(...) error_negative_(error_set_(__VA_ARGS__))
+#define error_errno(...) error_negative_(error_errno_(__VA_ARGS__))
+#define error_wrap(...) error_negative_(error_wrap_(__VA_ARGS__))
 
 /* Lower-case word of a code ("not-found"); never NULL. */
 const char *error_code_name(enum error_code code);

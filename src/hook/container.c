@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "hook/hook.h"
+#include "hook/jsonscan.h"
+#include "hook/root.h"
+
+static int read_all(int fd, size_t max, const char *what, struct buf *out, struct error *err)
+{
+    char chunk[16 * 1024];
+    buf_init(out, max);
+    for (;;) {
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_errno(err, errno, "read %s", what);
+        if (n == 0)
+            return buf_check(out, what, err);
+        buf_add(out, chunk, (size_t)n);
+        if (out->failed)
+            return buf_check(out, what, err);
+    }
+}
+
+static int root_from_config(const char *bundle, char *root, size_t size, struct error *err)
+{
+    static const char *const root_path[] = { "root", "path", NULL };
+    char path[ROOT_PATH_MAX];
+    auto_buf text = { 0 };
+    if (snprintf(path, sizeof path, "%s/config.json", bundle) >= (int)sizeof path)
+        return error_set(err, ERR_LIMIT, 0, "the bundle's path is longer than %zu bytes",
+                         sizeof path - 13);
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_errno(err, errno, "open %s", path);
+    int r = read_all(fd, HOOK_CONFIG_MAX, path, &text, err);
+    char given[ROOT_PATH_MAX];
+    if (r == 0)
+        r = jsonscan_text(buf_view(&text), root_path, given, sizeof given, err);
+    if (r < 0)
+        return error_wrap(err, "root.path of %s", path);
+    int n = given[0] == '/' ? snprintf(root, size, "%s", given)
+                            : snprintf(root, size, "%s/%s", bundle, given);
+    return n >= (int)size ? error_set(err, ERR_LIMIT, 0, "the container's root has too long a path")
+                          : 0;
+}
+
+int hook_open_container(int state_fd, int *ret_rootfd, struct error *err)
+{
+    static const char *const state_root[] = { "root", NULL }, *const state_bundle[] = { "bundle",
+                                                                                        NULL };
+    char root[2 * ROOT_PATH_MAX], bundle[ROOT_PATH_MAX];
+    auto_buf state = { 0 };
+    int r =
+        read_all(state_fd, HOOK_STATE_MAX, "the container state on standard input", &state, err);
+    if (r < 0)
+        return r;
+    r = jsonscan_text(buf_view(&state), state_root, root, ROOT_PATH_MAX, err);
+    if (r == -ERR_NOT_FOUND) {
+        r = jsonscan_text(buf_view(&state), state_bundle, bundle, sizeof bundle, err);
+        if (r == 0)
+            r = root_from_config(bundle, root, sizeof root, err);
+    }
+    if (r < 0)
+        return error_wrap(err, "container state");
+    if (root[0] != '/')
+        return error_set(err, ERR_INVALID, 0,
+                         "container state: the root \"%s\" is not an absolute path", root);
+    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return error_errno(err, errno, "open the container's root %s", root);
+    *ret_rootfd = fd;
+    return 0;
+}
+
+int hook_read(int rootfd, const char *path, size_t max, char **ret_text, size_t *ret_n,
+              struct error *err)
+{
+    auto_close int fd = -1;
+    struct stat st;
+    int r = root_open(rootfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, &fd, err);
+    if (r < 0)
+        return r;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return error_set(err, ERR_INVALID, 0, "%s in the container is not a regular file", path);
+    auto_buf text = { 0 };
+    r = read_all(fd, max, path, &text, err);
+    if (r < 0)
+        return r;
+    size_t n = text.n;
+    char *p = buf_take(&text);
+    if (!p)
+        return error_set(err, ERR_LIMIT, 0, "no memory to read %s", path);
+    *ret_text = p;
+    if (ret_n)
+        *ret_n = n;
+    return 0;
+}
+
+static int write_all(int fd, struct str text)
+{
+    while (text.n) {
+        ssize_t n = write(fd, text.p, text.n);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        text.p += n;
+        text.n -= (size_t)n;
+    }
+    return 0;
+}
+
+int hook_write(int dirfd, const char *name, struct str text, mode_t mode, struct error *err)
+{
+    char temp[300];
+    uint64_t salt;
+    if (getrandom(&salt, sizeof salt, 0) != (ssize_t)sizeof salt)
+        return error_errno(err, errno, "get random bytes");
+    snprintf(temp, sizeof temp, ".%.200s.%016llx", name, (unsigned long long)salt);
+    auto_close int fd =
+        openat(dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    if (fd < 0)
+        return error_errno(err, errno, "make %s in the container", temp);
+    if (write_all(fd, text) < 0 || fchmod(fd, mode) < 0 || renameat(dirfd, temp, dirfd, name) < 0) {
+        int saved = errno;
+        unlinkat(dirfd, temp, 0);
+        return error_errno(err, saved, "write %s in the container", name);
+    }
+    return 0;
+}

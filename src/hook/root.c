@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hook/root.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+static int walk_only;
+
+void root_without_openat2(int on)
+{
+    walk_only = on;
+}
+
+static int open_in_root(int rootfd, const char *path, int flags, mode_t mode)
+{
+    const struct open_how how = {
+        .flags = (uint64_t)(flags | O_CLOEXEC),
+        .mode = flags & (O_CREAT | O_TMPFILE) ? mode : 0,
+        .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+    };
+    if (walk_only) {
+        errno = ENOSYS;
+        return -1;
+    }
+    /* EAGAIN: a rename or mount raced with the resolution of ".."; the kernel asks to try again. */
+    for (int tries = 0; tries < 32; tries++) {
+        int fd = (int)syscall(SYS_openat2, rootfd, path, &how, sizeof how);
+        if (fd >= 0 || errno != EAGAIN)
+            return fd;
+    }
+    return -1;
+}
+
+/* The walk: a stack of directory descriptors, so that ".." goes back along the way that was really
+ * taken. */
+struct walk {
+    int fds[ROOT_LINKS_MAX * 4];
+    int depth, links;
+    char rest[2 * ROOT_PATH_MAX];
+};
+
+static void walk_pop(struct walk *w, int to)
+{
+    while (w->depth > to)
+        close(w->fds[--w->depth]);
+}
+
+static int walk_here(const struct walk *w, int rootfd)
+{
+    return w->depth ? w->fds[w->depth - 1] : rootfd;
+}
+
+static int walk_push(struct walk *w, int fd)
+{
+    if (w->depth == (int)ARRAY_LEN(w->fds)) {
+        close(fd);
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    w->fds[w->depth++] = fd;
+    return 0;
+}
+
+/* Puts a link's text before what is left to walk. */
+static int walk_link(struct walk *w, const char *text, size_t n)
+{
+    char tail[sizeof w->rest];
+    if (++w->links > ROOT_LINKS_MAX) {
+        errno = ELOOP;
+        return -1;
+    }
+    size_t left = strlen(w->rest);
+    if (n + 1 + left >= sizeof w->rest) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(tail, w->rest, left + 1);
+    memcpy(w->rest, text, n);
+    w->rest[n] = '/';
+    memcpy(w->rest + n + 1, tail, left + 1);
+    if (text[0] == '/')
+        walk_pop(w, 0);
+    return 0;
+}
+
+/* Takes the next component off w->rest; false at the end. */
+static bool walk_next(struct walk *w, char name[256], bool *ret_last, bool *ret_must_be_dir)
+{
+    const char *p = w->rest + strspn(w->rest, "/");
+    size_t n = strcspn(p, "/");
+    if (n == 0 || n > 255) {
+        errno = n ? ENAMETOOLONG : 0;
+        return false;
+    }
+    memcpy(name, p, n);
+    name[n] = '\0';
+    const char *after = p + n;
+    *ret_must_be_dir = *after == '/';
+    after += strspn(after, "/");
+    *ret_last = *after == '\0';
+    memmove(w->rest, after, strlen(after) + 1);
+    return true;
+}
+
+/* Looks at one component without following it: a directory is pushed, a link is put before the
+ * rest, anything else ends the walk in ENOTDIR. */
+static int walk_step(struct walk *w, int rootfd, const char *name)
+{
+    struct stat st;
+    int fd = openat(walk_here(w, rootfd), name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    char link[ROOT_PATH_MAX];
+    ssize_t n = -1;
+    bool is_link = fstat(fd, &st) == 0 && S_ISLNK(st.st_mode);
+    if (is_link)
+        n = readlinkat(fd, "", link, sizeof link);
+    if (!is_link)
+        return walk_push(w, fd);
+    close(fd);
+    if (n <= 0 || n >= (ssize_t)sizeof link) {
+        errno = n < 0 ? errno : ENAMETOOLONG;
+        return -1;
+    }
+    return walk_link(w, link, (size_t)n);
+}
+
+/* Opens what the walk stands on. An O_PATH descriptor is opened for real through /proc/self/fd,
+ * which cannot be a link by now. */
+static int walk_open_here(const struct walk *w, int rootfd, int flags)
+{
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", walk_here(w, rootfd));
+    return open(self, (flags & ~(O_NOFOLLOW | O_CREAT | O_EXCL)) | O_CLOEXEC);
+}
+
+static int walk_end(struct walk *w, int fd)
+{
+    int saved = errno;
+    walk_pop(w, 0);
+    errno = saved;
+    return fd;
+}
+
+static int open_by_walk(int rootfd, const char *path, int flags, mode_t mode)
+{
+    struct walk w = { 0 };
+    char name[256];
+    bool last, must_be_dir;
+    snprintf(w.rest, sizeof w.rest, "%s", path);
+    errno = 0;
+    while (walk_next(&w, name, &last, &must_be_dir)) {
+        if (strcmp(name, ".") == 0)
+            continue;
+        if (strcmp(name, "..") == 0) {
+            walk_pop(&w, w.depth > 0 ? w.depth - 1 : 0);
+            continue;
+        }
+        if (last && !must_be_dir && (flags & (O_CREAT | O_NOFOLLOW))) {
+            int fd = openat(walk_here(&w, rootfd), name, flags | O_NOFOLLOW | O_CLOEXEC, mode);
+            bool followable = errno == ELOOP && !(flags & (O_NOFOLLOW | O_EXCL));
+            if (fd >= 0 || !followable)
+                return walk_end(&w, fd);
+        }
+        if (walk_step(&w, rootfd, name) < 0)
+            return walk_end(&w, -1);
+        errno = 0;
+    }
+    return walk_end(&w, errno ? -1 : walk_open_here(&w, rootfd, flags));
+}
+
+int root_open(int rootfd, const char *path, int flags, mode_t mode, int *ret_fd, struct error *err)
+{
+    if (strlen(path) >= ROOT_PATH_MAX)
+        return error_set(err, ERR_LIMIT, 0, "path of %zu bytes in the container, at most %d",
+                         strlen(path), ROOT_PATH_MAX - 1);
+    errno = 0;
+    int fd = open_in_root(rootfd, path, flags, mode);
+    if (fd < 0 && (errno == ENOSYS || errno == EPERM)) {
+        errno = 0;
+        fd = open_by_walk(rootfd, path, flags, mode);
+    }
+    if (fd < 0)
+        return error_errno(err, errno, "open %s in the container", path);
+    *ret_fd = fd;
+    return 0;
+}
+
+/* Opens or makes one directory below another, without following a link in its last place. */
+static int enter(int rootfd, int dirfd, const char *so_far, const char *name, int *ret_fd,
+                 struct error *err)
+{
+    if (mkdirat(dirfd, name, 0755) < 0 && errno != EEXIST)
+        return error_errno(err, errno, "make directory %s in the container", so_far);
+    /* An image may have a link here (/lib -> usr/lib): it is resolved inside the root like any
+     * other path. */
+    return root_open(rootfd, so_far, O_RDONLY | O_DIRECTORY, 0, ret_fd, err);
+}
+
+int root_open_parent(int rootfd, const char *path, int *ret_fd, char ret_name[256],
+                     struct error *err)
+{
+    char so_far[ROOT_PATH_MAX] = "";
+    size_t used = 0;
+    struct str rest = str_of(path);
+    if (rest.n >= sizeof so_far - 1)
+        return error_set(err, ERR_LIMIT, 0, "path of %zu bytes in the container, at most %d",
+                         rest.n, ROOT_PATH_MAX - 2);
+    auto_close int dirfd = -1;
+    struct str name = { 0 };
+    int r = root_open(rootfd, "/", O_RDONLY | O_DIRECTORY, 0, &dirfd, err);
+    while (r == 0 && rest.p) {
+        struct str part = str_cut(&rest, '/');
+        if (!part.n || str_is(part, "."))
+            continue;
+        if (part.n > 255 || str_is(part, ".."))
+            return error_set(
+                err, ERR_INVALID, 0,
+                "path %s in the container: \"..\" and names over 255 bytes are not taken", path);
+        if (name.n) {
+            char before[256];
+            memcpy(before, name.p, name.n);
+            before[name.n] = '\0';
+            used += (size_t)snprintf(so_far + used, sizeof so_far - used, "/%s", before);
+            int next = -1;
+            r = enter(rootfd, dirfd, so_far, before, &next, err);
+            close(dirfd);
+            dirfd = next;
+        }
+        name = part;
+    }
+    if (r < 0)
+        return r;
+    if (!name.n)
+        return error_set(err, ERR_INVALID, 0, "path %s in the container has no last name", path);
+    memcpy(ret_name, name.p, name.n);
+    ret_name[name.n] = '\0';
+    *ret_fd = steal_fd(&dirfd);
+    return 0;
+}
