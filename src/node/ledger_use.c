@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is in use: facts from kubelet, grants that it has not confirmed yet, and which uses of one
+ * gpu go together. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "node/ledger_private.h"
+
+/* ---- kinds ---- */
+
+bool kind_held(const struct kind *k)
+{
+    return k->seen || k->open;
+}
+
+bool entry_free(const struct entry *e)
+{
+    for (uint32_t i = 0; i < e->n_kinds; i++)
+        if (kind_held(&e->kinds[i]))
+            return false;
+    return true;
+}
+
+static void kind_done(struct kind *k)
+{
+    free(k->resource);
+    free(k->base);
+    free(k->seen_text);
+    free(k->open_text);
+    free(k->remembered_text);
+}
+
+void entry_done(struct entry *e)
+{
+    for (uint32_t i = 0; i < e->n_kinds; i++)
+        kind_done(&e->kinds[i]);
+    free(steal(e->kinds));
+    e->n_kinds = 0;
+}
+
+const char *kind_text(const struct kind *k)
+{
+    return k->seen && k->seen_text ? k->seen_text : k->open ? k->open_text : k->remembered_text;
+}
+
+static bool is_part(const char *base)
+{
+    return strncmp(base, "MIG-", 4) == 0;
+}
+
+static bool kind_is(const struct kind *k, const char *resource, bool shared, const char *base)
+{
+    return k->shared == shared && strcmp(k->base, base) == 0 && strcmp(k->resource, resource) == 0;
+}
+
+static struct kind *kind_find(const struct entry *e, const char *resource, bool shared,
+                              const char *base)
+{
+    for (uint32_t i = 0; i < e->n_kinds; i++)
+        if (kind_is(&e->kinds[i], resource, shared, base))
+            return &e->kinds[i];
+    return NULL;
+}
+
+/* A kind that nothing refers to any more makes room, so that re-made parts do not pile up. A grant
+ * or fact refers to it exactly while it is held; facts of ended pods may too, and then say nothing.
+ */
+static struct kind *kind_room(struct entry *e)
+{
+    for (uint32_t i = 0; i < e->n_kinds; i++) {
+        struct kind *k = &e->kinds[i];
+        if (!kind_held(k) && !k->remembered && !k->was_held) {
+            kind_done(k);
+            return k;
+        }
+    }
+    e->kinds = x_realloc(e->kinds, (e->n_kinds + 1) * sizeof *e->kinds);
+    return &e->kinds[e->n_kinds++];
+}
+
+struct kind *kind_get(struct entry *e, const char *resource, bool shared, const char *base)
+{
+    struct kind *k = kind_find(e, resource, shared, base);
+    if (k)
+        return k;
+    const char *form = shared ? "shares of " : "";
+    k = kind_room(e);
+    *k = (struct kind){ .resource = x_strdup(resource),
+                        .base = x_strdup(base),
+                        .shared = shared,
+                        .whole = !is_part(base) };
+    k->open_text =
+        x_printf("granted as %s (%s%s), kubelet has not confirmed it yet", resource, form, base);
+    k->remembered_text =
+        x_printf("last granted as %s (%s%s), and kubelet's records were not read since the start",
+                 resource, form, base);
+    return k;
+}
+
+/* May a use as (resource, shared, base) stand beside `k`? */
+static bool goes_with(const struct kind *k, const char *resource, bool shared, const char *base)
+{
+    bool whole = !is_part(base);
+    if (!whole && !k->whole && strcmp(k->base, base) != 0)
+        return true;
+    return whole == k->whole && k->shared == shared && strcmp(k->resource, resource) == 0;
+}
+
+const struct kind *kind_conflict(const struct ledger *l, const struct entry *e,
+                                 const char *resource, bool shared, const char *base)
+{
+    for (uint32_t i = 0; i < e->n_kinds; i++) {
+        const struct kind *k = &e->kinds[i];
+        bool counts = kind_held(k) || (k->remembered && !l->facts_ever);
+        if (counts && !goes_with(k, resource, shared, base))
+            return k;
+    }
+    return NULL;
+}
+
+/* ---- ids ---- */
+
+static uint32_t hash_text(struct str s)
+{
+    uint32_t h = 2166136261u;
+    for (size_t i = 0; i < s.n; i++)
+        h = (h ^ (unsigned char)s.p[i]) * 16777619u;
+    return h ? h : 1;
+}
+
+struct id_parts {
+    struct str base;
+    bool shared;
+    uint32_t share;
+};
+
+/* "base" or "base::N". */
+static struct id_parts id_split(struct str id)
+{
+    for (size_t i = id.n; i-- > 1;) {
+        uint64_t n;
+        if (id.p[i] != ':' || id.p[i - 1] != ':')
+            continue;
+        if (!str_to_u64((struct str){ id.p + i + 1, id.n - i - 1 }, NO_SHARE - 1, &n))
+            break;
+        return (struct id_parts){ { id.p, i - 1 }, true, (uint32_t)n };
+    }
+    return (struct id_parts){ id, false, NO_SHARE };
+}
+
+/* Ids that others make from a gpu's UUID ("GPU-…-3", "MIG-GPU-…/7/0") still name that gpu. */
+static const struct base *embedded_gpu(const struct ledger *l, struct str id)
+{
+    enum { UUID_N = 40 }; /* "GPU-" and 36 digits and dashes */
+    if (str_starts(id, "MIG-"))
+        id.p += 4, id.n -= 4;
+    return id.n > UUID_N && str_starts(id, "GPU-") ? ledger_base(l, (struct str){ id.p, UUID_N })
+                                                   : NULL;
+}
+
+/* ---- grants ---- */
+
+static int refuse(const struct entry *e, const char *uuid, const struct grant_request *g,
+                  const struct ledger *l, struct error *err)
+{
+    if (l->damaged)
+        return error_set(err, ERR_UNAVAILABLE, 0,
+                         "gpu %s is not given out: the ledger was damaged and kubelet's records "
+                         "have not been read since",
+                         uuid);
+    if (!e)
+        return error_set(err, ERR_NOT_FOUND, 0, "gpu %s is not in the ledger", uuid);
+    if (e->step != STEP_NONE)
+        return error_set(err, ERR_CONFLICT, 0,
+                         "gpu %s is not given out as %s: it is being handed from %s to %s", uuid,
+                         g->resource, owner_name(e->owner), owner_name(e->to));
+    return error_set(err, ERR_CONFLICT, 0,
+                     "gpu %s is not given out as %s: its owner is %s, expected device-plugin", uuid,
+                     g->resource, owner_name(e->owner));
+}
+
+static bool grantable(const struct ledger *l, const struct entry *e)
+{
+    return !l->damaged && e && e->step == STEP_NONE && e->owner == OWNER_DEVICE_PLUGIN;
+}
+
+/* Writes the form of the grant down when it is a new one for this gpu, so that a restart that
+ * cannot read kubelet's records still knows it. Forms that are not in use any more go with it. */
+static void remember(struct ledger *l, struct entry *e, struct kind *k)
+{
+    if (k->remembered)
+        return;
+    for (uint32_t i = 0; i < e->n_kinds; i++) {
+        struct kind *other = &e->kinds[i];
+        other->remembered = other->remembered && (kind_held(other) || !l->facts_ever);
+    }
+    k->remembered = true;
+    ledger_changed(l, e);
+}
+
+static void undo_one(struct ledger *l, struct entry *e, struct kind *k, uint32_t share)
+{
+    uint32_t gpu = (uint32_t)(e - l->entries), kind = (uint32_t)(k - e->kinds);
+    struct slot *s = slots_find(&l->grants, gpu, kind, share);
+    if (!s || --s->counts > 0)
+        return;
+    slots_remove(&l->grants, s);
+    k->open--;
+}
+
+static void undo(struct ledger *l, const struct grant_request *g, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct entry *e = ledger_entry(l, g->gpu_uuids[i]);
+        struct kind *k = e ? kind_find(e, g->resource, !g->exclusive, g->bases[i]) : NULL;
+        if (k)
+            undo_one(l, e, k, id_split(str_of(g->ids[i])).share);
+    }
+}
+
+void ledger_grant_undo(struct ledger *l, const struct grant_request *g)
+{
+    undo(l, g, g->n);
+}
+
+static void record(struct ledger *l, struct entry *e, struct kind *k, uint32_t share,
+                   int64_t now_ns)
+{
+    bool fresh;
+    uint32_t gpu = (uint32_t)(e - l->entries), kind = (uint32_t)(k - e->kinds);
+    struct slot *s = slots_put(&l->grants, gpu, kind, share, &fresh);
+    const struct slot *known = slots_find(&l->facts, gpu, kind, share);
+    if (fresh)
+        k->open++;
+    s->ns = now_ns;
+    s->pod = known ? known->pod : 0;
+    s->counts++;
+}
+
+/* Most requests name one gpu once, or many shares of one: what was found out for the id before is
+ * kept. */
+struct grant_cursor {
+    const char *gpu, *base;
+    struct entry *e;
+    struct kind *k;
+};
+
+static int grant_kind(struct ledger *l, const struct grant_request *g, size_t i,
+                      struct grant_cursor *c, struct error *err)
+{
+    const char *uuid = g->gpu_uuids[i], *base = g->bases[i];
+    if (c->k && strcmp(c->gpu, uuid) == 0 && strcmp(c->base, base) == 0)
+        return 0;
+    struct entry *e = ledger_entry(l, uuid);
+    if (!grantable(l, e))
+        return refuse(e, uuid, g, l, err);
+    const struct kind *other = kind_conflict(l, e, g->resource, !g->exclusive, base);
+    if (other)
+        return error_set(err, ERR_CONFLICT, 0,
+                         "gpu %s cannot be given out as %s%s: it is %s; that has to end first",
+                         uuid, g->exclusive ? "" : "shares of ", g->resource, kind_text(other));
+    struct kind *k = kind_get(e, g->resource, !g->exclusive, base);
+    remember(l, e, k);
+    *c = (struct grant_cursor){ uuid, base, e, k };
+    return 0;
+}
+
+int ledger_grant(struct ledger *l, const struct grant_request *g, int64_t now_ns, struct error *err)
+{
+    if (!slots_reserve(&l->grants, g->n))
+        return error_set(err, ERR_LIMIT, 0, "no memory to record a grant of %zu devices", g->n);
+    struct grant_cursor c = { 0 };
+    for (size_t i = 0; i < g->n; i++) {
+        struct id_parts id = id_split(str_of(g->ids[i]));
+        int r = grant_kind(l, g, i, &c, err);
+        if (r == 0 && (!str_is(id.base, g->bases[i]) || id.shared == g->exclusive))
+            r = error_set(err, ERR_INVALID, 0, "device id \"%s\" is not %s%s", g->ids[i],
+                          g->exclusive ? "" : "a share of ", g->bases[i]);
+        if (r < 0) {
+            undo(l, g, i);
+            return r;
+        }
+        record(l, c.e, c.k, id.share, now_ns);
+        c.e->quiet_from_ns = MAX(c.e->quiet_from_ns, now_ns);
+    }
+    return 0;
+}
+
+size_t ledger_grants(const struct ledger *l)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < l->n_entries; i++)
+        for (uint32_t k = 0; k < l->entries[i].n_kinds; k++)
+            n += l->entries[i].kinds[k].seen;
+    for (size_t i = 0; i < l->grants.cap; i++) {
+        const struct slot *s = &l->grants.at[i];
+        const struct slot *seen =
+            s->gpu == SLOT_EMPTY ? NULL : slots_find(&l->facts, s->gpu, s->kind, s->share);
+        n += s->gpu != SLOT_EMPTY && !(seen && seen->counts);
+    }
+    return n;
+}
+
+/* ---- offers ---- */
+
+static const char *owner_reason(const struct entry *e)
+{
+    static const char *const reasons[] = {
+        [OWNER_NONE] = "the ledger says that nobody may hand this gpu out",
+        [OWNER_DEVICE_PLUGIN] = NULL,
+        [OWNER_DRA] = "owned by dra",
+        [OWNER_FOREIGN] = "owned by a foreign publisher",
+        [OWNER_DRAINING] = "on its way to another owner",
+    };
+    return reasons[e->step == STEP_NONE ? e->owner : OWNER_DRAINING];
+}
+
+bool ledger_may_offer(const struct ledger *l, const char *resource, bool shared,
+                      const char *gpu_uuid, const char *base, const char **ret_reason)
+{
+    const char *reason = NULL;
+    const struct entry *e = ledger_entry(l, gpu_uuid);
+    if (l->damaged)
+        reason = "state was damaged; kubelet's records have not been read since";
+    else if (!e)
+        reason = "not in the ledger yet";
+    else
+        reason = owner_reason(e);
+    if (!reason) {
+        const struct kind *k = kind_conflict(l, e, resource, shared, base);
+        reason = k ? kind_text(k) : NULL;
+    }
+    if (reason && ret_reason)
+        *ret_reason = reason;
+    return !reason;
+}
+
+/* ---- facts ---- */
+
+static void see_kind(struct kind *k, const struct device_use *u)
+{
+    char pod[320];
+    if (k->seen++)
+        return;
+    auto_free char *text =
+        x_printf("in use as %s by pod %s", k->resource, use_pod_text(u, pod, sizeof pod));
+    if (k->seen_text && strcmp(k->seen_text, text) == 0)
+        return;
+    free(k->seen_text);
+    k->seen_text = steal(text);
+    k->was_held = false; /* the reason is another: tell it */
+}
+
+/* Of two pods that kubelet names for one device the living one counts. */
+static void see(struct ledger *l, struct entry *e, const char *base, bool shared, uint32_t share,
+                const struct device_use *u)
+{
+    bool fresh, holds = use_holds(u);
+    struct kind *k = kind_get(e, u->resource, shared, base);
+    struct slot *s =
+        slots_put(&l->facts, (uint32_t)(e - l->entries), (uint32_t)(k - e->kinds), share, &fresh);
+    if (!fresh && (s->counts || !holds))
+        return;
+    if (holds && !s->counts)
+        see_kind(k, u);
+    s->counts = holds;
+    s->check = u->from_checkpoint;
+    s->pod = u->pod_uid && u->pod_uid[0] ? hash_text(str_of(u->pod_uid)) : 0;
+}
+
+/* false: the id names no gpu that a survey has shown. */
+static bool take_use(struct ledger *l, const struct device_use *u)
+{
+    struct str id = str_of(u->id);
+    struct id_parts p = id_split(id);
+    if (str_is(p.base, "all")) { /* one device for all gpus */
+        for (uint32_t i = 0; i < l->n_entries; i++)
+            see(l, &l->entries[i], "all", p.shared, p.share, u);
+        return l->n_entries > 0;
+    }
+    const struct base *b = ledger_base(l, p.base);
+    if (b) {
+        see(l, &l->entries[b->gpu], b->uuid, p.shared, p.share, u);
+        return true;
+    }
+    b = embedded_gpu(l, id);
+    if (b) /* a foreign form goes with nothing of ours but itself */
+        see(l, &l->entries[b->gpu], l->entries[b->gpu].uuid, true, hash_text(id), u);
+    return b;
+}
+
+static bool could_be_gpu(const char *id)
+{
+    return strncmp(id, "GPU-", 4) == 0 || strncmp(id, "MIG-", 4) == 0 || strncmp(id, "all", 3) == 0;
+}
+
+/* Keeps a use for the time when a survey shows its gpu. */
+static void keep_stray(struct in_use **strays, size_t room, const struct device_use *u)
+{
+    if (!could_be_gpu(u->id))
+        return;
+    if (!*strays) {
+        *strays = in_use_new();
+        (*strays)->uses = arena_array(&(*strays)->arena, room, sizeof *u);
+    }
+    struct in_use *s = *strays;
+    if (!s->uses || s->n >= room)
+        return;
+    struct device_use copy = *u;
+    const char **texts[] = { &copy.resource,      &copy.id,       &copy.pod_uid, &copy.pod_name,
+                             &copy.pod_namespace, &copy.container };
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        *texts[i] = arena_strdup(&s->arena, str_of(*texts[i]));
+        if (!*texts[i])
+            return;
+    }
+    s->uses[s->n++] = copy;
+}
+
+static size_t slots_needed(const struct ledger *l, const struct in_use *facts)
+{
+    size_t n = facts->n;
+    for (size_t i = 0; i < facts->n; i++)
+        n += strncmp(facts->uses[i].id, "all", 3) == 0 ? l->n_entries : 0;
+    return n;
+}
+
+static void rebuild_owners(struct ledger *l)
+{
+    for (uint32_t i = 0; i < l->n_entries; i++) {
+        struct entry *e = &l->entries[i];
+        if (e->rebuilt && !l->damaged && !entry_free(e) && e->owner != OWNER_DEVICE_PLUGIN) {
+            e->owner = OWNER_DEVICE_PLUGIN;
+            ledger_changed(l, e);
+        }
+        e->rebuilt = e->rebuilt && l->damaged;
+    }
+}
+
+void ledger_apply_strays(struct ledger *l)
+{
+    struct in_use *s = l->strays;
+    size_t kept = 0;
+    if (s && slots_reserve(&l->facts, slots_needed(l, s))) {
+        for (size_t i = 0; i < s->n; i++)
+            if (!take_use(l, &s->uses[i]))
+                s->uses[kept++] = s->uses[i];
+        s->n = kept;
+        if (!kept)
+            in_use_free(steal(l->strays));
+    }
+    rebuild_owners(l);
+}
+
+/* Before a whole new picture is taken in: nothing is seen, grants stay. */
+static void forget_facts(struct ledger *l)
+{
+    slots_done(&l->facts);
+    in_use_free(steal(l->strays));
+    for (uint32_t i = 0; i < l->n_entries; i++)
+        for (uint32_t k = 0; k < l->entries[i].n_kinds; k++)
+            l->entries[i].kinds[k].seen = 0;
+}
+
+static bool confirmed(const struct ledger *l, const struct slot *grant, const struct in_use *facts)
+{
+    if (facts->began_ns <= grant->ns)
+        return false;
+    if (facts->checkpoint_read && facts->began_ns - grant->ns >= LEDGER_UNSEEN_NS)
+        return true;
+    const struct slot *s = slots_find(&l->facts, grant->gpu, grant->kind, grant->share);
+    return s && s->counts && s->check && s->pod && s->pod != grant->pod;
+}
+
+static void confirm_grants(struct ledger *l, const struct in_use *facts)
+{
+    struct slots kept = { 0 };
+    if (!l->grants.n || !slots_reserve(&kept, l->grants.n))
+        return; /* without memory they stay open a little longer */
+    for (size_t i = 0; i < l->grants.cap; i++) {
+        const struct slot *s = &l->grants.at[i];
+        bool fresh;
+        if (s->gpu == SLOT_EMPTY)
+            continue;
+        if (confirmed(l, s, facts))
+            l->entries[s->gpu].kinds[s->kind].open--;
+        else
+            *slots_put(&kept, s->gpu, s->kind, s->share, &fresh) = *s;
+    }
+    slots_done(&l->grants);
+    l->grants = kept;
+}
+
+static void count_free_reads(struct ledger *l, const struct in_use *facts)
+{
+    for (uint32_t i = 0; i < l->n_entries; i++) {
+        struct entry *e = &l->entries[i];
+        if (e->step != STEP_DRAINING || !facts->checkpoint_read)
+            continue;
+        if (!entry_free(e)) {
+            e->free_reads = 0;
+        } else if (facts->began_ns > e->quiet_from_ns) {
+            e->free_reads++;
+            e->free_began_ns = facts->began_ns;
+        }
+    }
+}
+
+static void mark_held(struct ledger *l)
+{
+    for (uint32_t i = 0; i < l->n_entries; i++)
+        for (uint32_t k = 0; k < l->entries[i].n_kinds; k++)
+            l->entries[i].kinds[k].was_held = kind_held(&l->entries[i].kinds[k]);
+}
+
+static bool held_changed(struct ledger *l)
+{
+    bool changed = false;
+    for (uint32_t i = 0; i < l->n_entries; i++)
+        for (uint32_t k = 0; k < l->entries[i].n_kinds; k++) {
+            struct kind *kind = &l->entries[i].kinds[k];
+            changed = changed || kind->was_held != kind_held(kind);
+            kind->was_held = false;
+        }
+    return changed;
+}
+
+static void unread(struct ledger *l, const char *why)
+{
+    l->unknown = true;
+    snprintf(l->unknown_note, sizeof l->unknown_note, "%s", why);
+}
+
+/* Takes the uses in. Pod-resources alone leaves out pods that are not active: it adds, and frees
+ * nothing. false: out of memory, nothing has changed. */
+static bool take_facts(struct ledger *l, const struct in_use *facts)
+{
+    struct slots fresh = { 0 };
+    bool whole = facts->checkpoint_read;
+    if (!slots_reserve(whole ? &fresh : &l->facts, slots_needed(l, facts)))
+        return false;
+    if (whole) {
+        forget_facts(l);
+        l->facts = fresh;
+    }
+    struct in_use *strays = NULL;
+    for (size_t i = 0; i < facts->n; i++)
+        if (!take_use(l, &facts->uses[i]))
+            keep_stray(&strays, facts->n, &facts->uses[i]);
+    if (l->strays)
+        in_use_free(strays); /* the checkpoint's, which are more */
+    else
+        l->strays = strays;
+    return true;
+}
+
+bool ledger_seen(struct ledger *l, const struct in_use *facts, int64_t now_ns)
+{
+    (void)now_ns; /* what counts is when the reading began */
+    bool told = facts && (facts->checkpoint_read || facts->podresources_read);
+    if (!told) {
+        unread(l, facts && facts->note[0] ? facts->note : "neither source could be read");
+        return false;
+    }
+    mark_held(l);
+    if (!take_facts(l, facts)) {
+        unread(l, "out of memory");
+        return false;
+    }
+    confirm_grants(l, facts);
+    bool changed = held_changed(l);
+    if (facts->checkpoint_read) {
+        changed = changed || !l->facts_ever || l->damaged;
+        l->facts_ever = true;
+        l->unknown = false;
+        if (l->damaged) {
+            l->damaged = false;
+            ledger_changed(l, NULL);
+        }
+        rebuild_owners(l);
+        count_free_reads(l, facts);
+    } else {
+        unread(l, facts->note[0] ? facts->note : "kubelet's checkpoint was not read");
+    }
+    return changed;
+}
+
+bool ledger_wants_facts(const struct ledger *l)
+{
+    bool wants = l->damaged || !l->facts_ever || l->grants.n;
+    for (uint32_t i = 0; !wants && i < l->n_entries; i++)
+        wants = l->entries[i].step == STEP_DRAINING;
+    return wants;
+}
