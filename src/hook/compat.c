@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "elf/elf.h"
+#include "elf/elffile.h"
 #include "hook/hook.h"
 #include "hook/jsonscan.h"
 #include "hook/root.h"

@@ -17,7 +17,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "elf/elf.h"
+#include "elf/elffile.h"
 #include "elf/ldcache.h"
 #include "hook/hook.h"
 #include "hook/root.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Source: System V ABI (gABI) chapters 4 and 5; only 64-bit and 32-bit little-endian files. */
-#include "elf/elf.h"
+#include "elf/elffile.h"
 
 #include <elf.h>
 #include <errno.h>
