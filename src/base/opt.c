@@ -400,33 +400,31 @@ int opts_from_config(struct opts *o, const char *config_key, const char *const *
     return error_set(err, ERR_NOT_FOUND, 0, "%s: no option takes the key %s", origin, config_key);
 }
 
-static bool is_choice(const struct opt *row, const char *value)
+bool opt_allows(const struct opt *row, const char *value)
 {
     struct str rest = str_of(row->choices);
-    while (rest.p)
-        if (str_is(str_cut(&rest, '|'), value))
-            return true;
-    return false;
+    bool found = !row->choices;
+    while (rest.p && !found)
+        found = str_is(str_cut(&rest, '|'), value);
+    return found;
 }
 
-int opts_check_row(const struct opts *o, size_t row, struct error *err)
+static int check_row(const struct opt *row, const struct opt_value *v, struct error *err)
 {
-    const struct opt *opt = &o->table[row];
-    const struct opt_value *v = &o->values[row];
-    if (!opt->choices || v->source == OPT_FROM_DEFAULT)
+    if (v->source == OPT_FROM_DEFAULT)
         return 0;
-    if (opt->type != OPT_LIST)
-        return is_choice(opt, v->text) ? 0 : bad_value(opt, v->origin, str_of(v->text), err);
+    if (row->type != OPT_LIST)
+        return opt_allows(row, v->text) ? 0 : bad_value(row, v->origin, str_of(v->text), err);
     for (size_t i = 0; i < v->n_items; i++)
-        if (!is_choice(opt, v->items[i]))
-            return bad_value(opt, v->origin, str_of(v->items[i]), err);
+        if (!opt_allows(row, v->items[i]))
+            return bad_value(row, v->origin, str_of(v->items[i]), err);
     return 0;
 }
 
 int opts_check(const struct opts *o, struct error *err)
 {
     for (size_t i = 0; i < o->n; i++) {
-        int r = opts_check_row(o, i, err);
+        int r = check_row(&o->table[i], &o->values[i], err);
         if (r < 0)
             return r;
     }

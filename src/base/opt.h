@@ -76,8 +76,8 @@ int opts_from_config(struct opts *o, const char *config_key, const char *const *
                      size_t n_items, const char *origin, struct error *err) must_check;
 /* Checks `choices` of every value; call after the last opts_from_config (opts_parse does not). */
 int opts_check(const struct opts *o, struct error *err) must_check;
-/* The same for one table row, for a caller that reports all errors at once. */
-int opts_check_row(const struct opts *o, size_t row, struct error *err) must_check;
+/* Whether `value` is among the row's choices (true when it has none). */
+bool opt_allows(const struct opt *row, const char *value);
 
 /* Go's time.ParseDuration ("1h15m", "300ms", "0"), or "infinite". Nanoseconds. */
 int duration_parse(struct str s, int64_t *ret_ns, struct error *err) must_check;

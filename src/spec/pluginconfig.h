@@ -51,7 +51,7 @@ struct shared_resource {
     uint32_t count; /* > 0: the first `count` devices in index order; 0: see refs */
     const struct device_ref *refs;
     size_t n_refs;
-    uint32_t replicas; /* 1 = exclusive, keeps its name */
+    uint32_t replicas; /* 1 = exclusive, keeps its name unless rename is written */
     uint32_t line, column;
 };
 
@@ -66,6 +66,8 @@ struct resource_pattern {
     const char *pattern, *name; /* name with prefix */
     uint32_t line, column;
 };
+
+enum { RESOURCE_NAME_PART_MAX = 63 }; /* after the "/", as Kubernetes limits it; ".shared" counts */
 
 /* The config in force: everything resolved, defaults filled in, validated. Immutable; lives in its
  * own arena. */
@@ -93,7 +95,7 @@ struct plugin_config {
     bool require_distinct; /* shared requests must land on distinct gpus (ours:
                               sharing.requireDistinct) */
     struct {               /* flags.gfd, for the labels */
-        bool oneshot, no_timestamp;
+        bool oneshot, no_timestamp, use_node_feature_api;
         int64_t sleep_interval_ns;
         const char *output_file, *machine_type_file;
     } gfd;
@@ -102,6 +104,14 @@ struct plugin_config {
         const uint32_t *disabled, *enabled;
         size_t n_disabled, n_enabled;
     } health;
+    const struct config_origin *origins; /* of each value, in the order of pluginconfig_print */
+    size_t n_origins;
+};
+
+/* Where a value came from: "flags.migStrategy" → "env MIG_STRATEGY". */
+struct config_origin {
+    const char *key; /* config key, or "--option" for what the file cannot set */
+    const char *origin;
 };
 
 /* Reads the file (if the options name one) and builds the effective config. `o` was parsed with a
