@@ -86,4 +86,7 @@ struct cdi_facts {
     bool imex_channel0;
     uint32_t gated; /* bit 0 gdrcopy, 1 gds, 2 mofed */
 };
-void cdi_look(const struct host *h, const struct plugin_config *c, struct cdi_facts *ret);
+/* ERR_NOT_FOUND when the config requires the IMEX channel and it is absent; *ret is filled then
+ * too. */
+int cdi_look(const struct host *h, const struct plugin_config *c, struct cdi_facts *ret,
+             struct error *err) must_check;

@@ -413,7 +413,8 @@ static bool class_present(const struct host *h, const struct node_class *k)
     return list.n > 0;
 }
 
-void cdi_look(const struct host *h, const struct plugin_config *c, struct cdi_facts *ret)
+int cdi_look(const struct host *h, const struct plugin_config *c, struct cdi_facts *ret,
+             struct error *err)
 {
     *ret = (struct cdi_facts){ .n_control_nodes = 0 };
     for (size_t i = 0; i < ARRAY_LEN(control_nodes); i++) {
@@ -425,4 +426,10 @@ void cdi_look(const struct host *h, const struct plugin_config *c, struct cdi_fa
         if (class_wanted(i, c) && class_present(h, &classes[i]))
             ret->gated |= 1u << (i - CLASS_GDRCOPY);
     }
+    if (c->imex_required && !ret->imex_channel0)
+        return error_set(err, ERR_NOT_FOUND, 0,
+                         "error querying IMEX channels: requested IMEX channel channel0 does not "
+                         "exist (%s below %s); start nvidia-imex or set imex.required to false",
+                         imex_node, h->dev_root_view);
+    return 0;
 }

@@ -206,6 +206,15 @@ static void server_ended(void *arg, struct plugin_server *s)
         timer_set(&p->stopped, 0);
 }
 
+/* What is required and absent keeps the agent from starting; here, it went away later. */
+static void look(struct plugin_set *p)
+{
+    struct error err;
+    const struct plugin_set_config *c = &p->shared.config;
+    if (cdi_look(c->host, p->shared.plugin_config, &p->shared.facts, &err) < 0 && c->failed)
+        c->failed(c->arg, "", false, err.text);
+}
+
 void plugin_set_publish(struct plugin_set *p, const struct inventory *inv,
                         const struct plugin_config *config)
 {
@@ -213,7 +222,7 @@ void plugin_set_publish(struct plugin_set *p, const struct inventory *inv,
         return;
     p->shared.inv = inv;
     p->shared.plugin_config = config;
-    cdi_look(p->shared.config.host, config, &p->shared.facts);
+    look(p);
     for (size_t i = 0; i < p->n_servers; i++) {
         const char *name = plugin_server_resource(p->servers[i]);
         plugin_server_update(p->servers[i], inventory_resource(inv, name));

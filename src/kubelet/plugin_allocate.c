@@ -114,11 +114,7 @@ static int add_device(struct allocation *a, size_t container, struct str id, str
     if (r < 0)
         return r;
     *mark = (uint16_t)(container + 1);
-    a->devices[a->n] = d;
-    a->ids[a->n] = d->id;
-    a->bases[a->n] = d->base;
-    a->gpus[a->n] = a->c->inv->survey->gpus[d->gpu].uuid;
-    a->n++;
+    a->devices[a->n++] = d;
     return 0;
 }
 
@@ -129,7 +125,7 @@ static const char *sharing_key(const struct resource *r)
 
 static int check_count(const struct allocation *a, const struct container *k, struct error *err)
 {
-    if (a->r->sharing == SHARING_NONE || k->asked <= 1 ||
+    if (k->n_whole == k->n || k->asked <= 1 ||
         !a->c->config->sharing.fail_requests_greater_than_one)
         return 0;
     return error_set(err, ERR_INVALID, 0,
@@ -137,6 +133,23 @@ static int check_count(const struct allocation *a, const struct container *k, st
                      "(rule: sharing.%s.failRequestsGreaterThanOne is true on this node, because a "
                      "second share gives no more of a gpu; ask for 1 in the container's limits)",
                      k->asked, sharing_key(a->r));
+}
+
+/* The ledger takes whole devices and shares apart. */
+static void fill_columns(struct allocation *a, struct container *k)
+{
+    size_t at = k->first;
+    for (int shares = 0; shares <= 1; shares++) {
+        for (size_t i = k->first; i < a->n; i++) {
+            const struct device *d = a->devices[i];
+            if ((d->share != UINT32_MAX) != shares)
+                continue;
+            a->ids[at] = d->id;
+            a->bases[at] = d->base;
+            a->gpus[at++] = a->c->inv->survey->gpus[d->gpu].uuid;
+            k->n_whole += !shares;
+        }
+    }
 }
 
 static int add_container(struct allocation *a, size_t number, struct str request, struct error *err)
@@ -154,6 +167,7 @@ static int add_container(struct allocation *a, size_t number, struct str request
             return rc;
     }
     k->n = a->n - k->first;
+    fill_columns(a, k);
     return check_count(a, k, err);
 }
 
@@ -173,30 +187,35 @@ static int add_containers(struct allocation *a, struct str request, struct error
 
 /* ---- the ledger ---- */
 
-static struct grant_request grant_of(const struct allocation *a, const struct container *k)
+/* Step 2 i grants the whole devices of container i, step 2 i + 1 its shares. */
+static struct grant_request grant_of(const struct allocation *a, size_t step)
 {
+    const struct container *k = &a->containers[step / 2];
+    bool shares = step % 2;
+    size_t first = k->first + (shares ? k->n_whole : 0);
     return (struct grant_request){
         .resource = a->r->name,
-        .ids = a->ids + k->first,
-        .bases = a->bases + k->first,
-        .gpu_uuids = a->gpus + k->first,
-        .n = k->n,
-        .exclusive = a->r->sharing == SHARING_NONE,
+        .ids = a->ids + first,
+        .bases = a->bases + first,
+        .gpu_uuids = a->gpus + first,
+        .n = shares ? k->n - k->n_whole : k->n_whole,
+        .exclusive = !shares,
     };
 }
 
-static void undo(const struct allocation *a, size_t containers)
+static void undo(const struct allocation *a, size_t steps)
 {
-    for (size_t i = 0; a->c->ledger && i < containers; i++) {
-        struct grant_request g = grant_of(a, &a->containers[i]);
-        ledger_grant_undo(a->c->ledger, &g);
+    while (a->c->ledger && steps-- > 0) {
+        struct grant_request g = grant_of(a, steps);
+        if (g.n > 0)
+            ledger_grant_undo(a->c->ledger, &g);
     }
 }
 
 static int grant(const struct allocation *a, struct error *err)
 {
-    for (size_t i = 0; a->c->ledger && i < a->n_containers; i++) {
-        struct grant_request g = grant_of(a, &a->containers[i]);
+    for (size_t i = 0; a->c->ledger && i < 2 * a->n_containers; i++) {
+        struct grant_request g = grant_of(a, i);
         if (g.n > 0 && ledger_grant(a->c->ledger, &g, a->c->now_ns, err) < 0) {
             undo(a, i);
             return refuse(a, err);
@@ -224,7 +243,7 @@ static int allocate(struct allocation *a, struct str request, struct buf *answer
         return r;
     r = put_answer(a, answer, err);
     if (r < 0)
-        undo(a, a->n_containers);
+        undo(a, 2 * a->n_containers);
     return r;
 }
 

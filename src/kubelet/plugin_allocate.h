@@ -6,6 +6,7 @@
 
 struct container {
     size_t first, n; /* of allocation.devices: each device once */
+    size_t n_whole;  /* of these, not shared */
     size_t asked;    /* as kubelet counted */
 };
 
@@ -13,10 +14,10 @@ struct allocation {
     const struct plugin_context *c;
     const struct resource *r;
     const struct device **devices;
-    const char **ids, **bases, **gpus; /* the same, as the ledger wants them */
+    const char **ids, **bases, **gpus; /* the same, as the ledger wants them: whole ones first */
     size_t n, total;
     uint16_t *device_marks; /* container + 1 that has the device */
-    uint16_t *base_marks;   /* container + 1 that named the base last, while answering */
+    uint16_t *base_marks;   /* 1: the container being answered has named the base */
     struct container containers[CONTAINERS_MAX];
     size_t n_containers;
 };

@@ -44,14 +44,13 @@ struct bases {
     struct allocation *a;
     const struct container *k;
     size_t at;
-    uint16_t mark;
 };
 
 static struct bases bases_of(struct allocation *a, const struct container *k)
 {
     for (size_t i = 0; i < k->n; i++)
         a->base_marks[a->devices[k->first + i]->base_number] = 0;
-    return (struct bases){ a, k, 0, 1 };
+    return (struct bases){ a, k, 0 };
 }
 
 static const struct device *next_base(struct bases *i)
@@ -59,9 +58,9 @@ static const struct device *next_base(struct bases *i)
     while (i->at < i->k->n) {
         const struct device *d = i->a->devices[i->k->first + i->at++];
         uint16_t *mark = &i->a->base_marks[d->base_number];
-        if (*mark == i->mark)
+        if (*mark)
             continue;
-        *mark = i->mark;
+        *mark = 1;
         return d;
     }
     return NULL;
