@@ -294,7 +294,7 @@ int decode_result(const struct decode *d, size_t before, struct error *err)
         return 0;
     char more[48] = "";
     if (errors > 1)
-        snprintf(more, sizeof more, " (and %zu errors more)", errors - 1);
+        snprintf(more, sizeof more, " (and %zu more)", errors - 1);
     const struct finding *first = NULL;
     for (size_t i = 0, seen = 0; i < f->n && !first; i++)
         if (f->items[i].severity == SEVERITY_ERROR && seen++ == before)
