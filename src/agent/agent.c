@@ -85,6 +85,17 @@ void agent_save(struct agent *a)
 
 /* ---- in use ---- */
 
+/* When the ledger next wants to be looked at: a hand-over's quiet time, a state directory to open.
+ */
+static void watch_ledger(struct agent *a)
+{
+    int64_t next = ledger_next_ns(a->ledger), now = host_mono_ns(&a->host);
+    if (next == INT64_MAX)
+        timer_stop(&a->ledger_timer);
+    else
+        timer_set(&a->ledger_timer, next <= now ? 1 : (next - now) / 1000000 + 1);
+}
+
 static bool withholds(const struct agent *a)
 {
     if (!a->inventory)
@@ -107,8 +118,11 @@ static void in_use_seen(void *arg, struct in_use *u, const struct error *e)
         agent_changed(a);
     in_use_free(u);
     agent_save(a);
-    if (withholds(a) || ledger_damaged(a->ledger))
+    if (withholds(a))
         timer_set(&a->in_use_timer, IN_USE_WHILE_HELD_MS);
+    else if (ledger_wants_facts(a->ledger))
+        timer_set(&a->in_use_timer, GRANT_CHECK_MS);
+    watch_ledger(a);
 }
 
 void agent_read_in_use(struct agent *a)
@@ -150,6 +164,7 @@ static void ledger_due(void *arg)
     if (ledger_tick(a->ledger, host_mono_ns(&a->host)))
         agent_changed(a);
     agent_save(a);
+    watch_ledger(a);
 }
 
 static void first_survey_failed(const struct agent *a, const struct survey *s)
@@ -248,9 +263,12 @@ static void granted(void *arg, const char *resource, const char *ids, const char
         log_warn("grant.refused", KV("resource", resource), KV("devices", ids), KV("cause", error));
     else
         log_info("grant", KV("resource", resource), KV("devices", ids));
-    /* Whether the container really came to be is only seen in kubelet's own records. */
+    /* Whether the container really came to be is only seen in kubelet's own records. A new kind of
+     * grant is also written down, but not before the answer has left. */
     if (!timer_pending(&a->in_use_timer))
         timer_set(&a->in_use_timer, GRANT_CHECK_MS);
+    if (!timer_pending(&a->write_timer))
+        timer_set(&a->write_timer, GRANT_WRITE_MS);
 }
 
 static void checkpoint_changed(void *arg, const char *name)
@@ -319,6 +337,7 @@ static int begin(struct agent *a, struct error *err)
         return r;
     a->started = true;
     agent_read_in_use(a);
+    watch_ledger(a);
     if (a->survey) {
         ledger_survey(a->ledger, a->survey);
         agent_changed(a);

@@ -22,7 +22,8 @@ enum {
     IN_USE_WHILE_HELD_MS =
         2000, /* in-use facts are read again while something is withheld because of them */
     GRANT_CHECK_MS = 10000, /* after an Allocate: did kubelet record it? */
-    FILES_MAX = 8,          /* CDI classes */
+    GRANT_WRITE_MS = 5,
+    FILES_MAX = 8, /* CDI classes */
 };
 
 /* A CDI file as it was last written, so that an unchanged one is not written again. */
