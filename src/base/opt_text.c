@@ -311,23 +311,28 @@ static void complete_options(struct buf *out, const struct command *c)
     buf_z(out, "' ;;\n");
 }
 
+/* Whether an earlier command that is shown has the same first word. */
+static bool first_word_seen(const struct command *const *commands, size_t i)
+{
+    size_t n = strcspn(commands[i]->name, " ");
+    for (size_t k = 0; k < i; k++)
+        if (commands[k]->summary && strcspn(commands[k]->name, " ") == n &&
+            strncmp(commands[k]->name, commands[i]->name, n) == 0)
+            return true;
+    return false;
+}
+
 /* Both words of two-word commands: first "sim", then "create". */
 static void complete_commands(struct buf *out, const struct command *const *commands, size_t n)
 {
     buf_z(out, "    '') words='");
     for (size_t i = 0; i < n; i++)
-        if (commands[i]->summary)
+        if (commands[i]->summary && !first_word_seen(commands, i))
             buf_fmt(out, "%.*s ", (int)strcspn(commands[i]->name, " "), commands[i]->name);
     buf_z(out, "' ;;\n");
     for (size_t i = 0; i < n; i++) {
         size_t first = strcspn(commands[i]->name, " ");
-        if (!commands[i]->summary || !commands[i]->name[first])
-            continue;
-        bool seen = false;
-        for (size_t k = 0; k < i; k++)
-            seen = seen || (commands[k]->summary &&
-                            strncmp(commands[k]->name, commands[i]->name, first + 1) == 0);
-        if (seen)
+        if (!commands[i]->summary || !commands[i]->name[first] || first_word_seen(commands, i))
             continue;
         buf_fmt(out, "    '%.*s') words='", (int)first, commands[i]->name);
         for (size_t k = i; k < n; k++)
