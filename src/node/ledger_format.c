@@ -178,7 +178,8 @@ static int decode_granted(const struct value *v, struct entry *e, struct error *
             r = get_bool(&v->items[i], "shared", &shared, err);
         if (r < 0)
             return r;
-        kind_get(e, resource, shared, base)->remembered = true;
+        struct kind *k = kind_get(e, resource, shared, base);
+        k->remembered = k->earlier = true;
     }
     return 0;
 }

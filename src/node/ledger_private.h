@@ -7,7 +7,8 @@
 struct kind {
     char *resource, *base;
     bool shared, whole; /* whole: base is the gpu itself, not a part */
-    bool remembered;    /* named in the ledger file as granted (see docs/formats.md) */
+    bool remembered; /* named in the ledger file as granted (docs/formats.md) */
+    bool earlier;    /* was so when the file was read: by an agent before this one */
     bool was_held;      /* before the facts that are being taken in */
     uint32_t seen;      /* devices that the facts hold so */
     uint32_t open;      /* granted and not yet confirmed */

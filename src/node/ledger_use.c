@@ -114,7 +114,7 @@ const struct kind *kind_conflict(const struct ledger *l, const struct entry *e,
 {
     for (uint32_t i = 0; i < e->n_kinds; i++) {
         const struct kind *k = &e->kinds[i];
-        bool counts = kind_held(k) || (k->remembered && !l->facts_ever);
+        bool counts = kind_held(k) || (k->earlier && !l->facts_ever);
         if (counts && !goes_with(k, resource, shared, base))
             return k;
     }
@@ -195,7 +195,8 @@ static void remember(struct ledger *l, struct entry *e, struct kind *k)
         return;
     for (uint32_t i = 0; i < e->n_kinds; i++) {
         struct kind *other = &e->kinds[i];
-        other->remembered = other->remembered && (kind_held(other) || !l->facts_ever);
+        bool stays = kind_held(other) || (other->earlier && !l->facts_ever);
+        other->remembered = other->remembered && stays;
     }
     k->remembered = true;
     ledger_changed(l, e);

@@ -1,0 +1,830 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "ledger-help.h"
+
+static struct host host;
+
+static struct ledger *open_at(const char *dir, enum owner deflt, struct findings *notes)
+{
+    struct ledger *l = NULL;
+    struct error err = { 0 };
+    int r = ledger_open(&host, dir, deflt, &l, notes, &err);
+    if (r < 0)
+        print_message("%s\n", err.text);
+    assert_int_equal(r, 0);
+    return l;
+}
+
+static struct ledger *open_memory(void)
+{
+    struct ledger *l = open_at(NULL, OWNER_DEVICE_PLUGIN, NULL);
+    ledger_survey(l, &help_survey);
+    return l;
+}
+
+/* As the agent's disk thread does. */
+static int write_out(struct ledger *l)
+{
+    struct error err = { 0 };
+    auto_free char *text = ledger_pending_text(l);
+    if (!text)
+        return 0;
+    int r =
+        file_replace(&host, ledger_dirfd(l), LEDGER_FILE, str_of(text), 0600, FILE_SYNC_ALL, &err);
+    ledger_written(l, r, &err);
+    return r;
+}
+
+static bool may(const struct ledger *l, const char *resource, bool shared, const char *gpu,
+                const char *base)
+{
+    const char *reason = NULL;
+    bool ok = ledger_may_offer(l, resource, shared, gpu, base, &reason);
+    assert_true(ok == !reason);
+    return ok;
+}
+
+/* ---- which uses go together ---- */
+
+static void uses_that_go_together(void **state)
+{
+    static const struct {
+        const char *held_resource, *held_id; /* in kubelet's checkpoint */
+        const char *resource;
+        bool shared;
+        const char *gpu, *base;
+        bool ok;
+    } cases[] = {
+        { "nvidia.com/gpu", GPU_A, "nvidia.com/gpu", false, GPU_A, GPU_A, true },
+        { "nvidia.com/gpu", GPU_A, "nvidia.com/gpu", true, GPU_A, GPU_A, false },
+        { "nvidia.com/gpu", GPU_A, "nvidia.com/gpu.shared", true, GPU_A, GPU_A, false },
+        { "nvidia.com/gpu", GPU_A, "nvidia.com/gpu", false, GPU_B, GPU_B, true },
+        { "nvidia.com/gpu", GPU_A "::1", "nvidia.com/gpu", true, GPU_A, GPU_A, true },
+        { "nvidia.com/gpu", GPU_A "::1", "nvidia.com/gpu", false, GPU_A, GPU_A, false },
+        { "nvidia.com/gpu.shared", GPU_A "::7", "nvidia.com/gpu", true, GPU_A, GPU_A, false },
+        { "nvidia.com/gpu.shared", GPU_A "::7", "nvidia.com/gpu.shared", true, GPU_A, GPU_A, true },
+        /* whole gpu and its parts */
+        { "nvidia.com/gpu", GPU_B, "nvidia.com/mig-1g.10gb", false, GPU_B, MIG_0, false },
+        { "nvidia.com/gpu", GPU_B, "nvidia.com/gpu", false, GPU_B, MIG_0, false },
+        { "nvidia.com/mig-1g.10gb", MIG_0, "nvidia.com/gpu", false, GPU_B, GPU_B, false },
+        { "nvidia.com/gpu", MIG_0, "nvidia.com/gpu", false, GPU_B, GPU_B, false },
+        { "nvidia.com/mig-1g.10gb", MIG_0, "nvidia.com/gpu", false, GPU_B, MIG_0, false },
+        { "nvidia.com/mig-1g.10gb", MIG_0, "nvidia.com/gpu", false, GPU_B, MIG_1, true },
+        { "nvidia.com/mig-1g.10gb", MIG_0 "::0", "nvidia.com/mig-1g.10gb", true, GPU_B, MIG_0,
+          true },
+        { "nvidia.com/mig-1g.10gb", MIG_0 "::0", "nvidia.com/mig-1g.10gb", false, GPU_B, MIG_0,
+          false },
+        /* ids of others that hold the gpu's name */
+        { "example.com/vgpu", GPU_A "-3", "nvidia.com/gpu", false, GPU_A, GPU_A, false },
+        { "nvidia.com/gpu", GPU_A "-3", "nvidia.com/gpu", false, GPU_A, GPU_A, false },
+        { "nvidia.com/mig-1g.5gb", "MIG-" GPU_A "/7/0", "nvidia.com/gpu", false, GPU_A, GPU_A,
+          false },
+        { "nvidia.com/gpu", "all", "nvidia.com/gpu.shared", true, GPU_A, "all", false },
+        /* what is no gpu of this host */
+        { "intel.com/qat", "0000:3d:01.0", "nvidia.com/gpu", false, GPU_A, GPU_A, true },
+        { "nvidia.com/gpu", "GPU-cccccccc-0000-0000-0000-000000000000", "nvidia.com/gpu.shared",
+          true, GPU_A, GPU_A, true },
+        { "nvidia.com/gpu", "GPU-", "nvidia.com/gpu.shared", true, GPU_A, GPU_A, true },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct ledger *l = open_memory();
+        struct facts f;
+        facts_init(&f, S);
+        facts_add(&f, cases[i].held_resource, cases[i].held_id, "pod-1");
+        ledger_seen(l, &f.in_use, S);
+        bool ok = may(l, cases[i].resource, cases[i].shared, cases[i].gpu, cases[i].base);
+        if (ok != cases[i].ok)
+            fail_msg("case %zu: %s as %s, then %s %s: %d", i, cases[i].held_id,
+                     cases[i].held_resource, cases[i].resource, cases[i].base, ok);
+        /* The ledger decides a grant the same way. */
+        struct error err;
+        auto_free char *id = x_printf("%s%s", cases[i].base, cases[i].shared ? "::0" : "");
+        int r = grant(l, cases[i].resource, id, cases[i].base, cases[i].gpu, 2 * S, &err);
+        assert_int_equal(r, cases[i].ok ? 0 : -ERR_CONFLICT);
+        if (r < 0)
+            assert_non_null(strstr(err.text, "pod with uid pod-1"));
+        ledger_free(l);
+    }
+}
+
+/* ---- how long a grant stays open ---- */
+
+static void grant_life(void **state)
+{
+    enum { UNREAD, EMPTY, LISTED, GONE, SAME_POD, ONLY_PODRES };
+    static const struct {
+        const char *what;
+        int shows;
+        int64_t granted, began; /* seconds */
+        bool held;              /* afterwards */
+    } cases[] = {
+        { "facts older than the grant", EMPTY, 10, 9, true },
+        { "facts as old as the grant", EMPTY, 10, 10, true },
+        { "not yet in the checkpoint", EMPTY, 10, 11, true },
+        { "just before the limit", EMPTY, 10, 129, true },
+        { "never seen", EMPTY, 10, 130, false },
+        { "unread", UNREAD, 10, 1000, true },
+        { "listed: the facts hold it", LISTED, 10, 11, true },
+        { "a pod that is gone says nothing yet", GONE, 10, 11, true },
+        { "a pod that is gone, late", GONE, 10, 130, false },
+        { "pod-resources alone frees nothing", ONLY_PODRES, 10, 500, true },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct ledger *l = open_memory();
+        struct error err;
+        struct facts f;
+        assert_int_equal(
+            grant(l, "nvidia.com/gpu", GPU_A, GPU_A, GPU_A, cases[i].granted * S, &err), 0);
+        assert_false(may(l, "other.com/gpu", false, GPU_A, GPU_A));
+        assert_true(may(l, "nvidia.com/gpu", false, GPU_A, GPU_A));
+        facts_init(&f, cases[i].began * S);
+        if (cases[i].shows == LISTED || cases[i].shows == GONE)
+            facts_add(&f, "nvidia.com/gpu", GPU_A, "pod-1")->pod_gone = cases[i].shows == GONE;
+        if (cases[i].shows == ONLY_PODRES)
+            f.in_use.checkpoint_read = false;
+        ledger_seen(l, cases[i].shows == UNREAD ? NULL : &f.in_use, (cases[i].began + 1) * S);
+        bool held = !may(l, "other.com/gpu", false, GPU_A, GPU_A);
+        if (held != cases[i].held)
+            fail_msg("%s: held %d", cases[i].what, held);
+        assert_int_equal(ledger_grants(l), held);
+        ledger_free(l);
+    }
+}
+
+/* Once kubelet named the new pod, its end ends the grant: no waiting. */
+static void confirmed_grant_ends_with_its_pod(void **state)
+{
+    struct ledger *l = open_memory();
+    struct error err;
+    struct facts f;
+    assert_int_equal(grant(l, "nvidia.com/gpu", GPU_A, GPU_A, GPU_A, 10 * S, &err), 0);
+    assert_true(ledger_wants_facts(l));
+    facts_init(&f, 11 * S);
+    facts_add(&f, "nvidia.com/gpu", GPU_A, "pod-1");
+    assert_true(ledger_seen(l, &f.in_use, 11 * S)); /* the first facts */
+    assert_false(ledger_wants_facts(l));
+    assert_false(ledger_seen(l, &f.in_use, 12 * S)); /* the same again */
+    facts_init(&f, 13 * S);
+    assert_true(ledger_seen(l, &f.in_use, 13 * S));
+    assert_true(may(l, "other.com/gpu", false, GPU_A, GPU_A));
+    ledger_free(l);
+}
+
+/* Kubelet's checkpoint may still show the device's last pod when it gives it to the next one. */
+static void old_pod_confirms_nothing(void **state)
+{
+    struct ledger *l = open_memory();
+    struct error err;
+    struct facts f;
+    facts_init(&f, 5 * S);
+    facts_add(&f, "nvidia.com/gpu", GPU_A, "pod-old");
+    ledger_seen(l, &f.in_use, 5 * S);
+    assert_int_equal(grant(l, "nvidia.com/gpu", GPU_A, GPU_A, GPU_A, 10 * S, &err), 0);
+    facts_init(&f, 11 * S);
+    facts_add(&f, "nvidia.com/gpu", GPU_A, "pod-old");
+    ledger_seen(l, &f.in_use, 11 * S);
+    facts_init(&f, 12 * S); /* the old pod's cgroup is gone, the new one is not written yet */
+    facts_add(&f, "nvidia.com/gpu", GPU_A, "pod-old")->pod_gone = true;
+    ledger_seen(l, &f.in_use, 12 * S);
+    assert_false(may(l, "other.com/gpu", false, GPU_A, GPU_A));
+    facts_init(&f, 13 * S);
+    facts_add(&f, "nvidia.com/gpu", GPU_A, "pod-new");
+    ledger_seen(l, &f.in_use, 13 * S);
+    assert_false(ledger_wants_facts(l));
+    assert_false(may(l, "other.com/gpu", false, GPU_A, GPU_A));
+    facts_init(&f, 14 * S);
+    ledger_seen(l, &f.in_use, 14 * S);
+    assert_true(may(l, "other.com/gpu", false, GPU_A, GPU_A));
+    ledger_free(l);
+}
+
+static void undo_takes_back_what_was_granted(void **state)
+{
+    struct ledger *l = open_memory();
+    struct error err;
+    const char *ids[] = { GPU_A "::0", GPU_A "::1", GPU_B "::0" };
+    const char *gpus[] = { GPU_A, GPU_A, GPU_B };
+    const struct grant_request g = {
+        .resource = "nvidia.com/gpu.shared", .ids = ids, .bases = gpus, .gpu_uuids = gpus, .n = 3
+    };
+    assert_int_equal(ledger_grant(l, &g, S, &err), 0);
+    assert_int_equal(ledger_grants(l), 3);
+    ledger_grant_undo(l, &g);
+    assert_int_equal(ledger_grants(l), 0);
+    assert_true(may(l, "nvidia.com/gpu", false, GPU_A, GPU_A));
+
+    /* A repeated grant that is taken back leaves the first. */
+    assert_int_equal(ledger_grant(l, &g, S, &err), 0);
+    assert_int_equal(ledger_grant(l, &g, 2 * S, &err), 0);
+    assert_int_equal(ledger_grants(l), 3);
+    ledger_grant_undo(l, &g);
+    assert_int_equal(ledger_grants(l), 3);
+    ledger_grant_undo(l, &g);
+    ledger_grant_undo(l, &g); /* once too often: nothing happens */
+    assert_int_equal(ledger_grants(l), 0);
+    ledger_free(l);
+}
+
+static void grants_are_all_or_nothing(void **state)
+{
+    static const struct {
+        const char *ids[3], *bases[3], *gpus[3];
+        bool exclusive;
+        int r;
+        const char *text;
+    } cases[] = {
+        { { GPU_A, GPU_B, GPU_B },
+          { GPU_A, GPU_B, GPU_B },
+          { GPU_A, GPU_B, "GPU-cccccccc-0000-0000-0000-000000000000" },
+          true,
+          -ERR_NOT_FOUND,
+          "is not in the ledger" },
+        { { GPU_A, GPU_B, MIG_0 },
+          { GPU_A, GPU_B, MIG_0 },
+          { GPU_A, GPU_B, GPU_B },
+          true,
+          -ERR_CONFLICT,
+          "granted as nvidia.com/gpu" },
+        { { GPU_A, GPU_B, "GPU-x" },
+          { GPU_A, GPU_B, GPU_B },
+          { GPU_A, GPU_B, GPU_B },
+          true,
+          -ERR_INVALID,
+          "\"GPU-x\" is not " GPU_B },
+        { { GPU_A "::0", GPU_A "::1", GPU_A },
+          { GPU_A, GPU_A, GPU_A },
+          { GPU_A, GPU_A, GPU_A },
+          false,
+          -ERR_INVALID,
+          "is not a share of" },
+        { { GPU_A "::0", GPU_A "::1", GPU_A "::99999999999" },
+          { GPU_A, GPU_A, GPU_A },
+          { GPU_A, GPU_A, GPU_A },
+          false,
+          -ERR_INVALID,
+          "is not a share of" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct ledger *l = open_memory();
+        struct error err;
+        const struct grant_request g = { .resource = "nvidia.com/gpu",
+                                         .ids = cases[i].ids,
+                                         .bases = cases[i].bases,
+                                         .gpu_uuids = cases[i].gpus,
+                                         .n = 3,
+                                         .exclusive = cases[i].exclusive };
+        assert_int_equal(ledger_grant(l, &g, S, &err), cases[i].r);
+        assert_non_null(strstr(err.text, cases[i].text));
+        assert_int_equal(ledger_grants(l), 0);
+        assert_true(may(l, "other.com/gpu", true, GPU_A, GPU_A));
+        assert_true(may(l, "other.com/gpu", true, GPU_B, GPU_B));
+        ledger_free(l);
+    }
+}
+
+/* Facts may be there before the first survey. */
+static void facts_before_the_survey(void **state)
+{
+    struct ledger *l = open_at(NULL, OWNER_DEVICE_PLUGIN, NULL);
+    struct facts f;
+    assert_false(may(l, "nvidia.com/gpu", false, GPU_A, GPU_A)); /* not in any survey */
+    facts_init(&f, S);
+    facts_add(&f, "nvidia.com/gpu", GPU_A, "pod-1");
+    facts_add(&f, "nvidia.com/mig-1g.10gb", MIG_1, "pod-2");
+    ledger_seen(l, &f.in_use, S);
+    memset(&f, 0xff, sizeof f); /* nothing is borrowed */
+    ledger_survey(l, &help_survey);
+    assert_false(may(l, "nvidia.com/gpu.shared", true, GPU_A, GPU_A));
+    assert_true(may(l, "nvidia.com/gpu", false, GPU_A, GPU_A));
+    assert_false(may(l, "nvidia.com/gpu", false, GPU_B, GPU_B));
+    assert_true(may(l, "nvidia.com/mig-1g.10gb", false, GPU_B, MIG_1));
+    ledger_free(l);
+}
+
+/* Parts come and go; one that is in use is not forgotten. */
+static void parts_that_vanish(void **state)
+{
+    struct ledger *l = open_memory();
+    struct facts f;
+    facts_init(&f, S);
+    facts_add(&f, "nvidia.com/mig-1g.10gb", MIG_0, "pod-1");
+    ledger_seen(l, &f.in_use, S);
+    struct gpu bare[2] = { { .uuid = GPU_A }, { .uuid = GPU_B } };
+    const struct survey s = { .gpus = bare, .n_gpus = 2 };
+    ledger_survey(l, &s);
+    assert_false(may(l, "nvidia.com/gpu", false, GPU_B, GPU_B));
+    ledger_seen(l, &f.in_use, 2 * S);
+    assert_false(may(l, "nvidia.com/gpu", false, GPU_B, GPU_B));
+    facts_init(&f, 3 * S);
+    ledger_seen(l, &f.in_use, 3 * S);
+    assert_true(may(l, "nvidia.com/gpu", false, GPU_B, GPU_B));
+    ledger_survey(l, &s);
+    facts_init(&f, 4 * S); /* a stale record of a part that is no more */
+    facts_add(&f, "nvidia.com/mig-1g.10gb", MIG_0, "pod-1");
+    ledger_seen(l, &f.in_use, 4 * S);
+    assert_true(may(l, "nvidia.com/gpu", false, GPU_B, GPU_B));
+    ledger_free(l);
+}
+
+/* ---- the file ---- */
+
+static void first_start_and_restart(void **state)
+{
+    auto_free char *text = NULL;
+    struct error err;
+    char *dir = temp_dir();
+    auto_free char *state_dir = x_printf("%s/a/b", dir);
+    struct ledger *l = open_at(state_dir, OWNER_DEVICE_PLUGIN, NULL);
+    assert_true(ledger_survey(l, &help_survey));
+    assert_int_equal(write_out(l), 0);
+    assert_null(ledger_pending_text(l));
+    assert_false(ledger_survey(l, &help_survey));
+    ledger_free(l);
+
+    auto_free char *file = x_printf("%s/%s", state_dir, LEDGER_FILE);
+    assert_int_equal(file_read(file, 65536, &text, NULL, &err), 0);
+    assert_non_null(strstr(text, "\"version\": 1"));
+    assert_non_null(strstr(text, "\"min_reader\": 1"));
+    assert_non_null(strstr(text, GPU_B));
+    l = open_at(state_dir, OWNER_NONE, NULL);
+    assert_null(ledger_pending_text(l));
+    assert_false(ledger_damaged(l));
+    assert_int_equal(ledger_owner(l, GPU_A), OWNER_DEVICE_PLUGIN);
+    assert_int_equal(ledger_owner(l, GPU_B), OWNER_DEVICE_PLUGIN);
+    assert_int_equal(ledger_owner(l, "GPU-x"), OWNER_NONE);
+    ledger_free(l);
+    remove_dir(dir);
+}
+
+static void put_file(const char *dir, const char *name, const void *p, size_t n)
+{
+    auto_free char *path = x_printf("%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(p, 1, n, f), n);
+    fclose(f);
+}
+
+static size_t count_files(const char *dir, const char *pattern)
+{
+    auto_free char *path = x_printf("%s/%s", dir, pattern);
+    glob_t g = { 0 };
+    glob(path, GLOB_PERIOD, NULL, &g);
+    size_t n = g.gl_pathc;
+    globfree(&g);
+    return n;
+}
+
+#define HEAD "{\"version\":1,\"min_reader\":1,\"boot\":\"x\",\"gpus\":"
+
+static void damaged_files(void **state)
+{
+    static const struct {
+        const char *what, *text;
+        size_t n;
+    } cases[] = {
+        { "empty", "", 0 },
+        { "zeros", "\0\0\0\0\0\0\0\0", 8 },
+        { "truncated", HEAD "[{\"uuid\":\"GPU-1\",\"own", 0 },
+        { "not JSON", "owner: dra", 0 },
+        { "a list", "[]", 0 },
+        { "no version", "{\"gpus\":[]}", 0 },
+        { "version as text", "{\"version\":\"1\",\"min_reader\":1,\"gpus\":[]}", 0 },
+        { "reader above version", "{\"version\":1,\"min_reader\":2,\"gpus\":[]}", 0 },
+        { "version zero", "{\"version\":0,\"min_reader\":0,\"gpus\":[]}", 0 },
+        { "no gpus", "{\"version\":1,\"min_reader\":1}", 0 },
+        { "gpus as a map", HEAD "{}}", 0 },
+        { "gpu as text", HEAD "[\"GPU-1\"]}", 0 },
+        { "no owner", HEAD "[{\"uuid\":\"GPU-1\"}]}", 0 },
+        { "unknown owner", HEAD "[{\"uuid\":\"GPU-1\",\"owner\":\"me\"}]}", 0 },
+        { "draining as owner", HEAD "[{\"uuid\":\"GPU-1\",\"owner\":\"draining\"}]}", 0 },
+        { "empty uuid", HEAD "[{\"uuid\":\"\",\"owner\":\"dra\"}]}", 0 },
+        { "uuid with NUL", HEAD "[{\"uuid\":\"G\\u0000\",\"owner\":\"dra\"}]}", 0 },
+        { "a gpu twice",
+          HEAD "[{\"uuid\":\"G\",\"owner\":\"dra\"},{\"uuid\":\"G\",\"owner\":\"none\"}]}", 0 },
+        { "hand-over as text", HEAD "[{\"uuid\":\"G\",\"owner\":\"dra\",\"handover\":\"x\"}]}", 0 },
+        { "hand-over without to",
+          HEAD "[{\"uuid\":\"G\",\"owner\":\"dra\",\"handover\":{\"step\":\"draining\",\"from\":"
+               "\"dra\",\"started\":1}}]}",
+          0 },
+        { "hand-over from another",
+          HEAD "[{\"uuid\":\"G\",\"owner\":\"dra\",\"handover\":{\"step\":\"draining\",\"from\":"
+               "\"none\",\"to\":\"device-plugin\",\"started\":1}}]}",
+          0 },
+        { "hand-over to itself",
+          HEAD "[{\"uuid\":\"G\",\"owner\":\"dra\",\"handover\":{\"step\":\"draining\",\"from\":"
+               "\"dra\",\"to\":\"dra\",\"started\":1}}]}",
+          0 },
+        { "granted_as of numbers", HEAD "[{\"uuid\":\"G\",\"owner\":\"dra\",\"granted_as\":[1]}]}",
+          0 },
+        { "damaged as number", "{\"version\":1,\"min_reader\":1,\"damaged\":1,\"gpus\":[]}", 0 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char *dir = temp_dir();
+        auto_arena arena;
+        arena_init(&arena, 65536);
+        struct findings notes;
+        findings_init(&notes, &arena, 10);
+        put_file(dir, LEDGER_FILE, cases[i].text, cases[i].n ? cases[i].n : strlen(cases[i].text));
+        struct ledger *l = open_at(dir, OWNER_DEVICE_PLUGIN, &notes);
+        if (!ledger_damaged(l))
+            fail_msg("%s: taken as sound", cases[i].what);
+        assert_int_equal(notes.n, 1);
+        assert_string_equal(notes.items[0].id, "ledger.damaged");
+        assert_int_equal(count_files(dir, LEDGER_FILE), 0);
+        assert_int_equal(count_files(dir, LEDGER_FILE ".damaged-*"), 1);
+        ledger_survey(l, &help_survey);
+        assert_int_equal(ledger_owner(l, GPU_A), OWNER_NONE);
+        const char *reason = NULL;
+        assert_false(ledger_may_offer(l, "nvidia.com/gpu", false, GPU_A, GPU_A, &reason));
+        assert_non_null(strstr(reason, "state was damaged"));
+        struct error err;
+        assert_int_equal(grant(l, "nvidia.com/gpu", GPU_A, GPU_A, GPU_A, S, &err),
+                         -ERR_UNAVAILABLE);
+
+        /* Killed before anything is written: the next start must not take the gap for a fresh
+         * host. Killed after a write: neither. */
+        for (int written = 0; written < 2; written++) {
+            ledger_free(l);
+            l = open_at(dir, OWNER_DEVICE_PLUGIN, NULL);
+            assert_true(ledger_damaged(l));
+            ledger_survey(l, &help_survey);
+            assert_int_equal(write_out(l), 0);
+        }
+
+        struct facts f;
+        ledger_seen(l, NULL, S);
+        assert_true(ledger_damaged(l));
+        facts_init(&f, S);
+        f.in_use.checkpoint_read = false;
+        ledger_seen(l, &f.in_use, S); /* pod-resources alone is no proof */
+        assert_true(ledger_damaged(l));
+        facts_init(&f, 2 * S);
+        facts_add(&f, "nvidia.com/gpu", GPU_A, "pod-1");
+        assert_true(ledger_seen(l, &f.in_use, S));
+        assert_false(ledger_damaged(l));
+        assert_int_equal(ledger_owner(l, GPU_A), OWNER_DEVICE_PLUGIN);
+        assert_true(may(l, "nvidia.com/gpu", false, GPU_A, GPU_A));
+        assert_false(may(l, "nvidia.com/gpu", true, GPU_A, GPU_A));
+        assert_true(may(l, "nvidia.com/gpu", true, GPU_B, GPU_B));
+        assert_int_equal(write_out(l), 0);
+        ledger_free(l);
+        l = open_at(dir, OWNER_DEVICE_PLUGIN, NULL);
+        assert_false(ledger_damaged(l));
+        assert_int_equal(ledger_owner(l, GPU_A), OWNER_DEVICE_PLUGIN);
+        ledger_free(l);
+        remove_dir(dir);
+    }
+}
+
+/* After damage the user of a gpu is its owner, whatever the default says. */
+static void rebuilt_owner_follows_use(void **state)
+{
+    for (int survey_first = 0; survey_first < 2; survey_first++) {
+        char *dir = temp_dir();
+        put_file(dir, LEDGER_FILE, "", 0);
+        struct ledger *l = open_at(dir, OWNER_DRA, NULL);
+        struct facts f;
+        facts_init(&f, S);
+        facts_add(&f, "nvidia.com/gpu", GPU_A, "pod-1");
+        if (survey_first)
+            ledger_survey(l, &help_survey);
+        ledger_seen(l, &f.in_use, S);
+        ledger_survey(l, &help_survey);
+        assert_int_equal(ledger_owner(l, GPU_A), OWNER_DEVICE_PLUGIN);
+        assert_int_equal(ledger_owner(l, GPU_B), OWNER_DRA);
+        ledger_free(l);
+        remove_dir(dir);
+    }
+}
+
+static void wrong_type_of_file(void **state)
+{
+    char *dir = temp_dir();
+    auto_free char *path = x_printf("%s/%s", dir, LEDGER_FILE);
+    for (int kind = 0; kind < 3; kind++) {
+        if (kind == 0)
+            assert_int_equal(mkdir(path, 0700), 0);
+        else if (kind == 1)
+            assert_int_equal(mkfifo(path, 0600), 0);
+        else
+            assert_int_equal(symlink("/dev/zero", path), 0);
+        struct ledger *l = open_at(dir, OWNER_DEVICE_PLUGIN, NULL);
+        assert_true(ledger_damaged(l));
+        struct facts f;
+        facts_init(&f, S);
+        ledger_seen(l, &f.in_use, S);
+        assert_int_equal(write_out(l), 0);
+        ledger_free(l);
+        l = open_at(dir, OWNER_DEVICE_PLUGIN, NULL);
+        assert_false(ledger_damaged(l));
+        ledger_free(l);
+        assert_int_equal(unlink(path), 0);
+        auto_free char *aside = x_printf("rm -rf %s/%s.damaged-*", dir, LEDGER_FILE);
+        assert_int_equal(system(aside), 0);
+    }
+    remove_dir(dir);
+}
+
+/* tests/golden/ledger/: files of every format there ever was. */
+static void formats_there_were(void **state)
+{
+    static const struct {
+        const char *file;
+        int r;
+        enum owner a, b;
+        const char *text;
+    } cases[] = {
+        { "v1-plain.json", 0, OWNER_DEVICE_PLUGIN, OWNER_DRA, NULL },
+        { "v1-handover.json", 0, OWNER_DRAINING, OWNER_NONE, NULL },
+        { "v1-granted.json", 0, OWNER_DEVICE_PLUGIN, OWNER_DEVICE_PLUGIN, NULL },
+        { "v2-readable.json", 0, OWNER_DEVICE_PLUGIN, OWNER_DRA, NULL },
+        { "v3-too-new.json", -ERR_UNSUPPORTED, 0, 0, "needs a program that reads format 3" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char *dir = temp_dir();
+        struct error err = { 0 };
+        auto_free char *from = x_printf("%s/ledger/%s", GOLDEN_DIR, cases[i].file);
+        auto_free char *text = NULL;
+        assert_int_equal(file_read(from, 65536, &text, NULL, &err), 0);
+        put_file(dir, LEDGER_FILE, text, strlen(text));
+        struct ledger *l = NULL;
+        int r = ledger_open(&host, dir, OWNER_NONE, &l, NULL, &err);
+        if (r != cases[i].r)
+            fail_msg("%s: %d %s", cases[i].file, r, err.text);
+        if (r < 0) {
+            assert_non_null(strstr(err.text, cases[i].text));
+            assert_int_equal(count_files(dir, LEDGER_FILE), 1); /* untouched */
+        } else {
+            assert_false(ledger_damaged(l));
+            assert_int_equal(ledger_owner(l, GPU_A), cases[i].a);
+            assert_int_equal(ledger_owner(l, GPU_B), cases[i].b);
+        }
+        ledger_free(l);
+        remove_dir(dir);
+    }
+}
+
+/* A restart with another config while kubelet's records cannot be read. */
+static void remembers_the_last_form(void **state)
+{
+    struct error err;
+    struct facts f;
+    char *dir = temp_dir();
+    struct ledger *l = open_at(dir, OWNER_DEVICE_PLUGIN, NULL);
+    ledger_survey(l, &help_survey);
+    assert_int_equal(write_out(l), 0);
+    assert_int_equal(grant(l, "nvidia.com/gpu", GPU_A, GPU_A, GPU_A, S, &err), 0);
+    assert_int_equal(write_out(l), 0);
+    assert_int_equal(grant(l, "nvidia.com/gpu", GPU_A, GPU_A, GPU_A, 2 * S, &err), 0);
+    assert_null(ledger_pending_text(l)); /* the same form is not written again */
+    ledger_free(l);
+
+    l = open_at(dir, OWNER_DEVICE_PLUGIN, NULL);
+    ledger_survey(l, &help_survey);
+    ledger_seen(l, NULL, S);
+    assert_true(may(l, "nvidia.com/gpu", false, GPU_A, GPU_A));
+    assert_false(may(l, "nvidia.com/gpu.shared", true, GPU_A, GPU_A));
+    assert_true(may(l, "nvidia.com/gpu.shared", true, GPU_B, GPU_B));
+    assert_int_equal(grant(l, "nvidia.com/gpu.shared", GPU_A "::0", GPU_A, GPU_A, S, &err),
+                     -ERR_CONFLICT);
+    facts_init(&f, 3 * S);
+    assert_true(ledger_seen(l, &f.in_use, 3 * S));
+    assert_true(may(l, "nvidia.com/gpu.shared", true, GPU_A, GPU_A));
+    assert_int_equal(grant(l, "nvidia.com/gpu.shared", GPU_A "::0", GPU_A, GPU_A, 4 * S, &err), 0);
+    auto_free char *text = ledger_pending_text(l);
+    assert_non_null(text);
+    assert_null(strstr(text, "\"nvidia.com/gpu\"")); /* the old form went */
+    assert_non_null(strstr(text, "\"nvidia.com/gpu.shared\""));
+    ledger_free(l);
+    remove_dir(dir);
+}
+
+/* ---- owners ---- */
+
+static void hand_over(void **state)
+{
+    struct error err;
+    struct facts f;
+    char *dir = temp_dir();
+    struct ledger *l = open_at(dir, OWNER_DEVICE_PLUGIN, NULL);
+    ledger_survey(l, &help_survey);
+    assert_int_equal(write_out(l), 0);
+    int64_t t0 = host_mono_ns(&host) + S;
+    assert_int_equal(grant(l, "nvidia.com/gpu", GPU_A, GPU_A, GPU_A, t0, &err), 0);
+    assert_int_equal(ledger_handover_start(l, GPU_A, OWNER_DRA, t0, &err), 0);
+    assert_int_equal(ledger_owner(l, GPU_A), OWNER_DRAINING);
+    assert_int_equal(ledger_owner(l, GPU_B), OWNER_DEVICE_PLUGIN);
+    assert_false(may(l, "nvidia.com/gpu", false, GPU_A, GPU_A));
+    assert_int_equal(grant(l, "nvidia.com/gpu", GPU_A, GPU_A, GPU_A, t0, &err), -ERR_CONFLICT);
+    assert_non_null(strstr(err.text, "handed from device-plugin to dra"));
+    assert_true(ledger_wants_facts(l));
+
+    /* In use: never. */
+    for (int i = 1; i < 5; i++) {
+        facts_init(&f, t0 + i * 10 * S);
+        facts_add(&f, "nvidia.com/gpu", GPU_A, "pod-1");
+        ledger_seen(l, &f.in_use, 0);
+        assert_int_equal(write_out(l), 0);
+        assert_false(ledger_tick(l, t0 + i * 10 * S));
+    }
+    /* Free once: not yet. Killed now: on from the same step. */
+    facts_init(&f, t0 + 60 * S);
+    ledger_seen(l, &f.in_use, 0);
+    assert_false(ledger_tick(l, t0 + 60 * S));
+    ledger_free(l);
+    l = open_at(dir, OWNER_DEVICE_PLUGIN, NULL);
+    ledger_survey(l, &help_survey);
+    assert_int_equal(ledger_owner(l, GPU_A), OWNER_DRAINING);
+
+    /* Twice free, but without the quiet time since the start. */
+    int64_t t1 = host_mono_ns(&host) + S;
+    facts_init(&f, t1);
+    ledger_seen(l, &f.in_use, 0);
+    facts_init(&f, t1 + S);
+    ledger_seen(l, &f.in_use, 0);
+    assert_false(ledger_tick(l, t1 + 2 * S));
+    ledger_seen(l, NULL, 0); /* unread: nothing */
+    assert_true(ledger_next_ns(l) > t1 + 2 * S);
+    facts_init(&f, t1 + 10 * S);
+    ledger_seen(l, &f.in_use, 0);
+    assert_int_equal(ledger_next_ns(l), 0);
+    assert_true(ledger_tick(l, t1 + 10 * S));
+    /* Decided, but it counts only once it is on disk. */
+    assert_int_equal(ledger_owner(l, GPU_A), OWNER_DRAINING);
+    assert_int_equal(ledger_handover_start(l, GPU_A, OWNER_NONE, t1, &err), -ERR_CONFLICT);
+    struct error disk = { .code = ERR_LIMIT, .text = "no space" };
+    free(ledger_pending_text(l));
+    assert_null(ledger_pending_text(l)); /* in flight */
+    ledger_written(l, -ERR_LIMIT, &disk);
+    assert_int_equal(ledger_owner(l, GPU_A), OWNER_DRAINING);
+    assert_int_equal(write_out(l), 0);
+    assert_int_equal(ledger_owner(l, GPU_A), OWNER_DRA);
+    assert_int_equal(ledger_next_ns(l), 0); /* tell it */
+    assert_true(ledger_tick(l, t1 + 11 * S));
+    assert_int_equal(ledger_next_ns(l), INT64_MAX);
+    assert_int_equal(grant(l, "nvidia.com/gpu", GPU_A, GPU_A, GPU_A, t1, &err), -ERR_CONFLICT);
+    ledger_free(l);
+    l = open_at(dir, OWNER_DEVICE_PLUGIN, NULL);
+    assert_int_equal(ledger_owner(l, GPU_A), OWNER_DRA);
+    ledger_free(l);
+    remove_dir(dir);
+}
+
+static void hand_over_refused_and_taken_back(void **state)
+{
+    struct error err;
+    struct ledger *l = open_memory();
+    assert_int_equal(ledger_handover_start(l, "GPU-x", OWNER_DRA, S, &err), -ERR_NOT_FOUND);
+    assert_int_equal(ledger_handover_start(l, MIG_0, OWNER_DRA, S, &err), -ERR_NOT_FOUND);
+    assert_int_equal(ledger_handover_start(l, GPU_A, OWNER_FOREIGN, S, &err), -ERR_INVALID);
+    assert_int_equal(ledger_handover_start(l, GPU_A, OWNER_DEVICE_PLUGIN, S, &err), 0);
+    assert_int_equal(ledger_owner(l, GPU_A), OWNER_DEVICE_PLUGIN);
+    assert_int_equal(ledger_handover_start(l, GPU_A, OWNER_DRA, S, &err), 0);
+    assert_int_equal(ledger_handover_start(l, GPU_A, OWNER_DRA, S, &err), 0);
+    assert_int_equal(ledger_owner(l, GPU_A), OWNER_DRAINING);
+    assert_int_equal(ledger_handover_start(l, GPU_A, OWNER_DEVICE_PLUGIN, S, &err), 0);
+    assert_int_equal(ledger_owner(l, GPU_A), OWNER_DEVICE_PLUGIN);
+    assert_true(may(l, "nvidia.com/gpu", false, GPU_A, GPU_A));
+    ledger_free(l);
+}
+
+/* ---- state that cannot be kept ---- */
+
+static void directory_that_cannot_be_made(void **state)
+{
+    char *dir = temp_dir();
+    auto_arena arena;
+    arena_init(&arena, 65536);
+    struct findings notes, now;
+    findings_init(&notes, &arena, 10);
+    findings_init(&now, &arena, 10);
+    put_file(dir, "file", "", 0);
+    auto_free char *under = x_printf("%s/file/state", dir);
+    struct ledger *l = open_at(under, OWNER_DEVICE_PLUGIN, &notes);
+    assert_int_equal(notes.n, 1);
+    assert_string_equal(notes.items[0].id, "ledger.not-kept");
+    ledger_findings(l, &now);
+    assert_true(now.n >= 1);
+    assert_int_equal(ledger_dirfd(l), -1);
+    assert_true(ledger_next_ns(l) < INT64_MAX);
+
+    /* Something is in the way, it may hide a ledger: offered once kubelet's records were read. */
+    struct facts f;
+    struct error err;
+    ledger_survey(l, &help_survey);
+    assert_false(may(l, "nvidia.com/gpu", false, GPU_A, GPU_A));
+    facts_init(&f, S);
+    ledger_seen(l, &f.in_use, S);
+    assert_true(may(l, "nvidia.com/gpu", false, GPU_A, GPU_A));
+    assert_int_equal(grant(l, "nvidia.com/gpu", GPU_A, GPU_A, GPU_A, S, &err), 0);
+    assert_int_not_equal(write_out(l), 0);
+
+    auto_free char *file = x_printf("%s/file", dir);
+    assert_int_equal(unlink(file), 0);
+    ledger_tick(l, ledger_next_ns(l));
+    assert_true(ledger_dirfd(l) >= 0);
+    assert_int_equal(write_out(l), 0);
+    now.n = 0;
+    ledger_findings(l, &now);
+    assert_int_equal(now.n, 0);
+    ledger_free(l);
+    remove_dir(dir);
+}
+
+static void directory_that_vanishes(void **state)
+{
+    struct error err;
+    char *dir = temp_dir();
+    auto_free char *state_dir = x_printf("%s/state", dir);
+    struct ledger *l = open_at(state_dir, OWNER_DEVICE_PLUGIN, NULL);
+    ledger_survey(l, &help_survey);
+    assert_int_equal(write_out(l), 0);
+    int fd = ledger_dirfd(l);
+    auto_free char *command = x_printf("rm -rf %s", state_dir);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(grant(l, "nvidia.com/gpu", GPU_A, GPU_A, GPU_A, S, &err), 0);
+    assert_int_not_equal(write_out(l), 0);
+    assert_int_equal(ledger_dirfd(l), fd); /* the number stays, the disk thread may hold it */
+    assert_int_equal(write_out(l), 0);
+    assert_int_equal(count_files(state_dir, LEDGER_FILE), 1);
+    ledger_free(l);
+    remove_dir(dir);
+}
+
+static void leftovers_are_removed(void **state)
+{
+    char *dir = temp_dir();
+    put_file(dir, "." LEDGER_FILE ".0123456789abcdef", "x", 1);
+    put_file(dir, ".other.json.0123456789abcdef", "x", 1);
+    struct ledger *l = open_at(dir, OWNER_DEVICE_PLUGIN, NULL);
+    assert_false(ledger_damaged(l));
+    assert_int_equal(count_files(dir, "." LEDGER_FILE ".*"), 0);
+    assert_int_equal(count_files(dir, ".other.json.*"), 1);
+    ledger_free(l);
+    remove_dir(dir);
+}
+
+static void every_allocation_of_the_reader(void **state)
+{
+    char *dir = temp_dir();
+    struct error err;
+    auto_free char *from = x_printf("%s/ledger/v1-granted.json", GOLDEN_DIR);
+    auto_free char *text = NULL;
+    assert_int_equal(file_read(from, 65536, &text, NULL, &err), 0);
+    bool through = false;
+    for (uint64_t k = 1; !through; k++) {
+        assert_true(k < 10000);
+        auto_free char *aside = x_printf("rm -rf %s/%s.damaged-*", dir, LEDGER_FILE);
+        assert_int_equal(system(aside), 0);
+        put_file(dir, LEDGER_FILE, text, strlen(text));
+        struct ledger *l = NULL;
+        mem_fail_at(k);
+        int r = ledger_open(&host, dir, OWNER_NONE, &l, NULL, &err);
+        through = mem_fail_at(0) < k;
+        assert_int_equal(r, 0);
+        /* The reader may do without the memory; it must never take half a ledger for a whole one. */
+        assert_true(!through || !ledger_damaged(l));
+        if (!ledger_damaged(l)) {
+            assert_int_equal(ledger_owner(l, GPU_B), OWNER_DEVICE_PLUGIN);
+            assert_false(may(l, "nvidia.com/gpu", false, GPU_A, GPU_A));
+        }
+        ledger_free(l);
+    }
+    remove_dir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(uses_that_go_together),
+        cmocka_unit_test(grant_life),
+        cmocka_unit_test(confirmed_grant_ends_with_its_pod),
+        cmocka_unit_test(old_pod_confirms_nothing),
+        cmocka_unit_test(undo_takes_back_what_was_granted),
+        cmocka_unit_test(grants_are_all_or_nothing),
+        cmocka_unit_test(facts_before_the_survey),
+        cmocka_unit_test(parts_that_vanish),
+        cmocka_unit_test(first_start_and_restart),
+        cmocka_unit_test(damaged_files),
+        cmocka_unit_test(rebuilt_owner_follows_use),
+        cmocka_unit_test(wrong_type_of_file),
+        cmocka_unit_test(formats_there_were),
+        cmocka_unit_test(remembers_the_last_form),
+        cmocka_unit_test(hand_over),
+        cmocka_unit_test(hand_over_refused_and_taken_back),
+        cmocka_unit_test(directory_that_cannot_be_made),
+        cmocka_unit_test(directory_that_vanishes),
+        cmocka_unit_test(leftovers_are_removed),
+        cmocka_unit_test(every_allocation_of_the_reader),
+    };
+    host_plain(&host, NULL);
+    int r = cmocka_run_group_tests(tests, NULL, NULL);
+    host_done(&host);
+    return r;
+}
