@@ -20,14 +20,19 @@
 
 struct sim_create {
     const char *dir;
-    const char *model; /* a100-40 a100-80 a30 h100-sxm h100-pcie h100-nvl h200 b200 l40s t4 gb10 */
-    uint32_t gpus;
+    const char *model;   /* a100-40 a100-80 a30 h100-sxm h100-pcie h100-nvl h200 b200 rtx-pro-6000
+                            l40s t4   gb10; NULL: the profile's, or h100-sxm */
+    uint32_t gpus;       /* 0: as many as the model's usual host has */
     uint64_t seed;       /* 0: fixed ids */
     const char *library; /* path of our libnvidia-ml.so.1; NULL: found beside the executable */
     const char *driver_version; /* NULL: the model's */
     bool nodes;                 /* make real device nodes (needs CAP_MKNOD); else plain files */
     const char *profile;        /* "h100", "a100", …: ids, bus numbers, NUMA as in the recordings
                                    (cases/README-recordings.md); NULL: the model's own */
+    const char *driver_root;    /* "/run/nvidia/driver": driver files below that; NULL or "/": DIR
+                                   itself (a profile has its own) */
+    const char *hide_symbols;   /* "nvmlDeviceGetMemoryInfo_v2,nvmlGpm*": an old driver's library
+                                   lacks   these; NULL: all are there */
 };
 int sim_create(const struct sim_create *c, struct error *err) must_check;
 /* One change: "gpu 3 xid 79", "gpu 3 lost", "gpu 3 reset", "driver unload", "gpu 0 mig on", "gpu 0
