@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # deps.sh [GROUP...]   installs the Debian or Ubuntu packages that are missing, and only those (needs root for that).
-#   GROUP: build, test, fuzz, e2e   (default: build test)
+#   GROUP: build, test, docs, fuzz, e2e   (default: build test)
 # Nothing missing: returns in milliseconds without touching apt. Works on Debian 12 and 13 and Ubuntu 24.04.
 # libyyjson (and, for e2e, Go) are taken from Debian 13 where Debian itself has none: from the mirror that the
 # system already uses, with a pin that lets nothing else in.
 set -eu
 
 build=(gcc libc6-dev make meson ninja-build pkgconf python3 libnghttp2-dev libnanopb-dev libevent-dev libyaml-dev libyyjson-dev)
-test=(libcmocka-dev python3-grpcio python3-protobuf protobuf-compiler nanopb scdoc)
+test=(libcmocka-dev python3-grpcio python3-protobuf protobuf-compiler nanopb)
+docs=(scdoc)
 e2e=(runc busybox-static openssl curl util-linux procps ca-certificates)
 GO_FLOOR=1.24
 
@@ -92,10 +93,11 @@ want=() wish=() need_go='' need_clang=''
 for group; do
     case $group in
     build) want+=("${build[@]}") ;;
+    docs) want+=("${docs[@]}") ;;
     test) want+=("${test[@]}") && wish+=(clang-format-14) ;; # another version formats differently
     fuzz) compgen -G '/usr/bin/clang*-1[4-9]' >/dev/null || need_clang=1 ;;
     e2e) want+=("${e2e[@]}") && { go_is_enough || need_go=1; } ;;
-    *) say "unknown group $group (build, test, fuzz, e2e)" && exit 2 ;;
+    *) say "unknown group $group (build, test, docs, fuzz, e2e)" && exit 2 ;;
     esac
 done
 command -v dpkg-query >/dev/null || { say "only Debian and Ubuntu are known here; needed: ${want[*]}"; exit 1; }

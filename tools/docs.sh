@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# docs.sh BUILDDIR OUTDIR       man pages and bash completion from the option tables of BUILDDIR's mete
+# docs.sh --install OUTDIR PREFIX   puts them where man and bash look
+set -eu
+cd "$(dirname "$0")/.."
+if [ "$1" = --install ]; then
+    install -Dm644 -t "$3/share/man/man1" "$2"/*.1
+    install -Dm644 "$2/mete.bash" "$3/share/bash-completion/completions/mete"
+    exit 0
+fi
+tools/deps.sh docs
+mete=$1/src/cmd/mete out=$2
+mkdir -p "$out"
+"$mete" help --bash-completion >"$out/mete.bash"
+"$mete" help --names | while read -r name; do
+    page=mete-${name// /-}
+    # shellcheck disable=SC2086
+    "$mete" help --scdoc $name >"$out/$page.scd"
+    scdoc <"$out/$page.scd" >"$out/$page.1"
+done
+scdoc <man/mete.1.scd >"$out/mete.1"
