@@ -122,13 +122,13 @@ static struct fault *fault_like(struct patient *p, const struct fault *like)
     return NULL;
 }
 
-static void renew(struct health *h, struct patient *p, struct fault *f, int64_t now_ns)
+/* What counts as a reset is measured from the first survey after the sign: the one before it may be
+ * days old, and a reset since then, of a gpu that was well, would pass for the cure. */
+static void renew(struct health *h, struct fault *f, int64_t now_ns)
 {
     f->last_ns = now_ns;
-    f->reset_seen = false;
-    f->based = p->surveyed;
-    f->generation = p->generation;
-    f->energy_mj = p->has_energy ? p->energy_mj : 0;
+    f->reset_seen = f->lost_seen = f->based = false;
+    f->energy_mj = 0;
     h->probe_ns = MIN(h->probe_ns, now_ns + PROBE_NS);
 }
 
@@ -139,7 +139,7 @@ struct fault *health_open(struct health *h, struct patient *p, const struct faul
     if (f) {
         bool same = f->value == like->value;
         f->value = like->value;
-        renew(h, p, f, now_ns);
+        renew(h, f, now_ns);
         if (!same) {
             health_describe(f);
             h->changed = true;
@@ -161,7 +161,7 @@ struct fault *health_open(struct health *h, struct patient *p, const struct faul
         f->needs_reset = true;
     }
     f->since_ns = now_ns;
-    renew(h, p, f, now_ns);
+    renew(h, f, now_ns);
     health_describe(f);
     h->changed = true;
     return f;

@@ -31,6 +31,7 @@ static void save_fault(struct json_writer *w, const struct fault *f)
         jw_kv_int(w, "ci", f->ci);
     jw_kv_bool(w, "needsReset", f->needs_reset);
     jw_kv_bool(w, "resetSeen", f->reset_seen);
+    jw_kv_bool(w, "lostSeen", f->lost_seen);
     jw_kv_int(w, "since", f->since_ns);
     jw_key(w, "energy");
     jw_uint(w, f->energy_mj);
@@ -125,6 +126,8 @@ static int load_fault(const struct value *v, struct fault *f, struct error *err)
         r = flag(v, "needsReset", &f->needs_reset, err);
     if (r == 0)
         r = flag(v, "resetSeen", &f->reset_seen, err);
+    if (r == 0)
+        r = flag(v, "lostSeen", &f->lost_seen, err);
     if (r < 0)
         return r;
     f->kind = (enum fault_kind)k;
@@ -192,11 +195,14 @@ static void admit(struct health *h, const struct loaded *l, bool rebooted, int64
         if (health_ignores_fault(h, &f) || (rebooted && f.kind == FAULT_LOST))
             continue;
         struct fault *open = health_open(h, p, &f, now_ns);
+        h->wants_survey = true; /* from which the next reset is measured */
         open->since_ns = rebooted ? now_ns : MIN(f.since_ns, now_ns);
         open->reset_seen = f.reset_seen || rebooted;
         open->needs_reset |= f.needs_reset;
         /* This agent's count of generations began after the fault; the energy counter did not. */
-        open->based = false;
+        /* If it was lost after the fault and answers now, it was enumerated again. */
+        open->lost_seen = open->based = f.lost_seen;
+        open->generation = UINT64_MAX;
         open->energy_mj = rebooted ? 0 : f.energy_mj;
         p->relapses = MAX(p->relapses, l->relapses);
     }

@@ -40,7 +40,8 @@ struct fault {
     uint64_t value;  /* XID, nvmlReturn_t, recovery action */
     uint32_t gi, ci; /* UINT32_MAX: not bound to an instance */
     bool needs_reset;
-    bool reset_seen; /* the host was rebooted since */
+    bool reset_seen; /* a reset or reboot since was proved */
+    bool lost_seen;  /* the gpu was lost in a survey since */
     bool based;      /* generation and energy below were taken from a survey */
     uint64_t generation, energy_mj;
     int64_t since_ns, last_ns; /* first and latest sign */
@@ -59,8 +60,7 @@ struct patient { /* a gpu, as health sees it */
         uint32_t gi, ci;
     } parts[SURVEY_PARTS_MAX];
     size_t n_parts;
-    bool answers; /* in the last survey, and not lost */
-    bool kept;    /* scratch of one survey */
+    bool kept; /* scratch of one survey */
     uint32_t relapses;
     int64_t returned_ns; /* when its last fault ended; INT64_MIN: it had none */
     struct health_evidence evidence;

@@ -32,6 +32,42 @@ static void follow_parts(struct health *h, struct patient *p, int64_t now_ns)
     }
 }
 
+static bool reset_proved(const struct patient *p, const struct fault *f)
+{
+    return f->reset_seen || (f->based && p->generation != f->generation) ||
+           (f->energy_mj && p->has_energy && p->energy_mj < f->energy_mj);
+}
+
+/* From here on a reset counts, for faults that had no survey since their last sign. The others'
+ * energy mark moves up with it: what is below it later was reset since now. */
+static void measure_from(struct patient *p, uint64_t generation, uint64_t energy_mj)
+{
+    bool any = false;
+    for (size_t i = 0; i < p->n_faults; i++) {
+        struct fault *f = &p->faults[i];
+        if (f->based)
+            continue;
+        any = f->based = true;
+        f->generation = generation;
+    }
+    for (size_t i = 0; any && i < p->n_faults; i++)
+        if (!reset_proved(p, &p->faults[i]))
+            p->faults[i].energy_mj = MAX(p->faults[i].energy_mj, energy_mj);
+}
+
+/* Keeps the proof: a restart of the agent before the settling time ends must not lose it. */
+static void keep_proof(struct patient *p)
+{
+    for (size_t i = 0; i < p->n_faults; i++)
+        p->faults[i].reset_seen = reset_proved(p, &p->faults[i]);
+}
+
+static void see_lost(struct patient *p)
+{
+    for (size_t i = 0; i < p->n_faults; i++)
+        p->faults[i].lost_seen = true;
+}
+
 static void take_facts(struct health *h, struct patient *p, const struct gpu *g, int64_t now_ns)
 {
     p->surveyed = true;
@@ -49,16 +85,8 @@ static void take_facts(struct health *h, struct patient *p, const struct gpu *g,
         p->parts[p->n_parts].gi = g->parts[i].gi;
         p->parts[p->n_parts++].ci = g->parts[i].ci;
     }
-    for (size_t i = 0; i < p->n_faults; i++) {
-        struct fault *f = &p->faults[i];
-        if (f->based)
-            continue;
-        f->based = true;
-        f->generation = p->generation;
-        /* The energy counter of a fault from before a restart of the agent is already there. */
-        if (!f->energy_mj && p->has_energy)
-            f->energy_mj = p->energy_mj;
-    }
+    measure_from(p, p->generation, p->has_energy ? p->energy_mj : 0);
+    keep_proof(p);
     follow_parts(h, p, now_ns);
 }
 
@@ -68,12 +96,6 @@ static void open_simple(struct health *h, struct patient *p, enum fault_kind kin
     const struct fault f = { .kind = kind, .value = value, .gi = UINT32_MAX, .ci = UINT32_MAX };
     if (!health_ignores_fault(h, &f))
         health_open(h, p, &f, now_ns);
-}
-
-static bool reset_proved(const struct patient *p, const struct fault *f)
-{
-    return f->reset_seen || (f->based && p->generation != f->generation) ||
-           (f->energy_mj && p->has_energy && p->energy_mj < f->energy_mj);
 }
 
 /* Is this fault, of a gpu that answers, proved gone? */
@@ -86,7 +108,7 @@ static bool is_over(const struct patient *p, const struct fault *f, int64_t now_
         return quiet >= grown(p, SETTLE_NS);
     if (p->remap_pending && !p->has_recovery)
         return false;
-    if (reset_proved(p, f) && quiet >= grown(p, SETTLE_NS))
+    if (f->reset_seen && quiet >= grown(p, SETTLE_NS))
         return true;
     return (p->has_recovery || !f->needs_reset) && quiet >= grown(p, QUIET_NS);
 }
@@ -94,9 +116,10 @@ static bool is_over(const struct patient *p, const struct fault *f, int64_t now_
 static void examine(struct health *h, struct patient *p, const struct gpu *g, int64_t now_ns)
 {
     p->kept = true;
-    p->answers = !g->lost;
     if (g->lost) {
         open_simple(h, p, FAULT_LOST, (uint64_t)g->lost, now_ns);
+        measure_from(p, g->generation, 0);
+        see_lost(p);
         return;
     }
     take_facts(h, p, g, now_ns);
@@ -160,8 +183,13 @@ bool health_survey(struct health *h, const struct survey *s, int64_t now_ns)
         struct patient *p = &h->patients[i];
         if (p->kept || (!p->surveyed && p->n_faults == 0))
             continue;
-        p->answers = false;
         open_simple(h, p, FAULT_LOST, 0, now_ns);
+        /* Should it come back, then by a reset; the worker counts anew for it. */
+        for (size_t k = 0; k < p->n_faults; k++) {
+            p->faults[k].based = true;
+            p->faults[k].generation = UINT64_MAX;
+        }
+        see_lost(p);
     }
     plan_probe(h, now_ns);
     if (h->doubt)

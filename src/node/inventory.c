@@ -125,7 +125,7 @@ static int judge(struct draft *d, struct base *b, struct error *err)
     const char *reason = NULL;
     if (v.state == HEALTH_UNHEALTHY)
         reason = v.reason ? v.reason : "unhealthy";
-    else if (d->survey->gpus[b->gpu].lost)
+    else if (d->survey->gpus[b->gpu].lost && (d->survey->driver == DRIVER_OK || !d->in->health))
         reason = "lost";
     else if (withheld(d, b, &reason))
         reason = reason ? reason : "withheld";
