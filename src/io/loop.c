@@ -47,7 +47,13 @@ void loop_guest_remove(struct loop *l, struct loop_guest *g)
 
 int loop_new(struct loop **ret, struct error *err)
 {
-    struct event_base *base = event_base_new();
+    /* Without PRECISE_TIMER timers follow the coarse clock: 1 ms would be up to 8. */
+    struct event_config *config = event_config_new();
+    if (config)
+        event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER);
+    struct event_base *base = config ? event_base_new_with_config(config) : NULL;
+    if (config)
+        event_config_free(config);
     if (!base)
         return error_set(err, ERR_INTERNAL, 0, "make an event loop: libevent finds no way to poll");
     struct loop *l = x_alloc(sizeof *l);

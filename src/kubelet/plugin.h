@@ -21,6 +21,8 @@ struct plugin_set_config {
                                       /var/lib/kubelet/device-plugins */
     const char *kubelet_socket;    /* view path; "" = do not register (spec 3.1) */
     struct ledger *ledger;
+    int64_t grace_ms;  /* an emptied resource is served so long; 0: 30 s */
+    int64_t expect_ms; /* after an acknowledgement kubelet must open the list; 0: 10 s */
     void *arg;
     void (*registered)(void *arg, const char *resource,
                        size_t devices);                  /* each time kubelet acknowledged */

@@ -363,6 +363,7 @@ struct plugin_server *plugin_server_new(struct plugin_shared *shared, const stru
         const struct registration_config c = {
             .host = shared->config.host,
             .kubelet_socket = shared->config.kubelet_socket,
+            .expect_ms = shared->config.expect_ms,
             .arg = s,
             .acknowledged = acknowledged,
             .failed = registration_failed,
@@ -404,7 +405,7 @@ void plugin_server_update(struct plugin_server *s, const struct resource *r)
     if (has_devices)
         timer_stop(&s->grace);
     else if (!timer_pending(&s->grace))
-        timer_set(&s->grace, GRACE_MS);
+        timer_set(&s->grace, s->shared->config.grace_ms ? s->shared->config.grace_ms : GRACE_MS);
 }
 
 /* Called by the server that is to be freed: that waits for the next turn of the loop. */

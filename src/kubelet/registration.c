@@ -144,7 +144,7 @@ static void answered(void *arg, enum grpc_status status, const char *text, struc
     forget_error(r);
     r->acknowledged = true;
     if (!r->stream)
-        timer_set(&r->expect, STREAM_EXPECTED_MS);
+        timer_set(&r->expect, r->config.expect_ms);
     r->config.acknowledged(r->config.arg);
 }
 
@@ -152,9 +152,12 @@ static void stream_missing(void *arg)
 {
     struct registration *r = arg;
     r->acknowledged = false;
-    note(r, false,
-         "kubelet acknowledged the registration but did not open the device list within 10 s; "
-         "registering again");
+    char why[160];
+    snprintf(why, sizeof(why),
+             "kubelet acknowledged the registration but did not open the device list within %lld "
+             "ms; registering again",
+             (long long)r->config.expect_ms);
+    note(r, false, why);
     again(r);
 }
 
@@ -179,6 +182,8 @@ void registration_new(struct loop *l, const struct registration_config *c,
     struct registration *r = x_alloc(sizeof(*r));
     r->loop = l;
     r->config = *c;
+    if (r->config.expect_ms == 0)
+        r->config.expect_ms = STREAM_EXPECTED_MS;
     r->socket = x_strdup(c->kubelet_socket);
     r->backoff_ms = BACKOFF_MS;
     timer_init(&r->retry, l, attempt, r);

@@ -18,6 +18,7 @@ struct registration;
 struct registration_config {
     const struct host *host;
     const char *kubelet_socket; /* copied */
+    int64_t expect_ms;          /* for the stream after an acknowledgement; 0: 10 s */
     void *arg;
     void (*acknowledged)(void *arg);
     void (*failed)(void *arg, bool permanent, const char *why); /* once per cause */
