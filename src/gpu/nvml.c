@@ -16,11 +16,11 @@
  * texts they fill (spec 1.1). */
 static const struct {
     size_t at;
-    const char *symbols[3];
+    const char *member, *symbols[3];
 } table[] = {
 #define ROW(member, ...)                                                                           \
     {                                                                                              \
-        offsetof(struct nvml, member),                                                             \
+        offsetof(struct nvml, member), #member,                                                    \
         {                                                                                          \
             __VA_ARGS__                                                                            \
         }                                                                                          \
@@ -87,6 +87,14 @@ static void take_symbols(struct nvml *n)
             found = dlsym(n->handle, table[i].symbols[k]);
         memcpy((char *)n + table[i].at, &found, sizeof found);
     }
+}
+
+const char *nvml_symbol(const char *member)
+{
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        if (strcmp(table[i].member, member) == 0)
+            return table[i].symbols[0];
+    return member;
 }
 
 /* ---- finding and loading ---- */

@@ -103,6 +103,8 @@ const char *nvml_code_text(int code); /* "the gpu has fallen off the bus or …"
 bool nvml_code_is_loss(int code);
 
 nv_return nvml_fold(nv_return r); /* 13 and 26 become 3 */
+/* NVML's newest name for a member of struct nvml ("by_index"); the text itself if there is none. */
+const char *nvml_symbol(const char *member);
 void nvml_enter(struct nvml *n, const char *call, uint32_t gpu);
 nv_return nvml_leave(struct nvml *n, nv_return r);
 

@@ -126,7 +126,7 @@ struct survey {
     uint64_t serial;  /* counts surveys of one worker; for the log */
     int64_t taken_ns; /* CLOCK_MONOTONIC of the worker */
     enum driver_state driver;
-    char driver_text[240]; /* cause and what was tried, when driver != DRIVER_OK */
+    char driver_text[480]; /* cause and what was tried, when driver != DRIVER_OK */
     char driver_version[80], nvml_version[80];
     int cuda_version;  /* 1000 * major + 10 * minor; 0 unknown */
     char library[256]; /* path of the loaded library, as the worker sees it */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "gpu/bytes.h"
 #include "gpu/survey.h"
 
 static const char magic[4] = { 'M', 'S', 'V', '1' };
@@ -107,14 +108,6 @@ static const struct field part_fields[] = {
 
 /* ---- writing ---- */
 
-static void put_number(struct buf *out, uint64_t v, size_t bytes)
-{
-    unsigned char le[8];
-    for (size_t i = 0; i < bytes; i++)
-        le[i] = (unsigned char)(v >> (8 * i));
-    buf_add(out, le, bytes);
-}
-
 static uint64_t load_number(const void *p, size_t bytes)
 {
     uint32_t u32;
@@ -133,11 +126,9 @@ static void put_field(struct buf *out, const struct field *f, const void *object
     if (f->kind == FIELD_BYTES) {
         buf_add(out, p, f->size);
     } else if (f->kind == FIELD_WORD || f->kind == FIELD_TEXT) {
-        size_t n = strnlen(p, f->size - 1U);
-        put_number(out, n, 2);
-        buf_add(out, p, n);
+        bytes_put_text(out, p, f->size - 1U);
     } else {
-        put_number(out, load_number(p, f->size), f->size);
+        bytes_put(out, load_number(p, f->size), f->size);
     }
 }
 
@@ -149,11 +140,11 @@ static void put_fields(struct buf *out, const struct field *f, size_t n, const v
 
 static void put_links(struct buf *out, const struct survey *s)
 {
-    put_number(out, s->links ? 1 : 0, 1);
+    bytes_put(out, s->links ? 1 : 0, 1);
     for (size_t i = 0; s->links && i < s->n_gpus * s->n_gpus; i++) {
-        put_number(out, s->links[i].ancestor, 1);
-        put_number(out, s->links[i].nvlinks, 1);
-        put_number(out, s->links[i].through_switch ? 1 : 0, 1);
+        bytes_put(out, s->links[i].ancestor, 1);
+        bytes_put(out, s->links[i].nvlinks, 1);
+        bytes_put(out, s->links[i].through_switch ? 1 : 0, 1);
     }
 }
 
@@ -164,14 +155,14 @@ int survey_encode(const struct survey *s, struct buf *out, struct error *err)
                          SURVEY_GPUS_MAX);
     buf_add(out, magic, sizeof magic);
     put_fields(out, survey_fields, ARRAY_LEN(survey_fields), s);
-    put_number(out, s->n_gpus, 4);
+    bytes_put(out, s->n_gpus, 4);
     for (size_t i = 0; i < s->n_gpus; i++) {
         const struct gpu *g = &s->gpus[i];
         if (g->n_parts > SURVEY_PARTS_MAX)
             return error_set(err, ERR_LIMIT, 0, "gpu %u with %zu parts: at most %d", g->index,
                              g->n_parts, SURVEY_PARTS_MAX);
         put_fields(out, gpu_fields, ARRAY_LEN(gpu_fields), g);
-        put_number(out, g->n_parts, 4);
+        bytes_put(out, g->n_parts, 4);
         for (size_t k = 0; k < g->n_parts; k++)
             put_fields(out, part_fields, ARRAY_LEN(part_fields), &g->parts[k]);
     }
@@ -193,56 +184,16 @@ static int bad(struct reader *r, const char *what)
                      what);
 }
 
-static const unsigned char *take(struct reader *r, size_t n)
-{
-    if (n > r->rest.n)
-        return NULL;
-    const unsigned char *p = (const unsigned char *)r->rest.p;
-    r->rest.p += n;
-    r->rest.n -= n;
-    return p;
-}
-
-static bool take_number(struct reader *r, size_t bytes, uint64_t *ret)
-{
-    const unsigned char *p = take(r, bytes);
-    if (!p)
-        return false;
-    uint64_t v = 0;
-    for (size_t i = 0; i < bytes; i++)
-        v |= (uint64_t)p[i] << (8 * i);
-    *ret = v;
-    return true;
-}
-
-static bool text_is_clean(const unsigned char *p, size_t n, enum kind kind)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (p[i] < ' ' || p[i] == 0x7F)
-            return false;
-        if (kind == FIELD_WORD && (p[i] == ' ' || p[i] > 0x7F))
-            return false;
-    }
-    return true;
-}
-
 static int take_text(struct reader *r, const struct field *f, char *to)
 {
-    uint64_t n;
-    if (!take_number(r, 2, &n))
-        return bad(r, "cut off in a text's length");
-    if (n >= f->size)
-        return error_set(r->err, ERR_INVALID, 0, "encoded survey: %s has %u bytes, at most %d fit",
-                         f->name, (unsigned)n, f->size - 1);
-    const unsigned char *p = take(r, n);
-    if (!p)
-        return bad(r, "cut off in a text");
-    if (!text_is_clean(p, n, f->kind))
-        return error_set(r->err, ERR_INVALID, 0, "encoded survey: %s holds a forbidden character",
-                         f->name);
-    memcpy(to, p, n);
-    to[n] = '\0';
-    return 0;
+    struct str at = r->rest;
+    if (bytes_take_text(&r->rest, to, f->size, f->kind == FIELD_WORD))
+        return 0;
+    r->rest = at;
+    return error_set(r->err, ERR_INVALID, 0,
+                     "encoded survey, byte %zu: %s is cut off, longer than %d bytes or holds a "
+                     "forbidden character",
+                     r->total - at.n, f->name, f->size - 1);
 }
 
 static int take_field(struct reader *r, const struct field *f, void *object)
@@ -251,14 +202,14 @@ static int take_field(struct reader *r, const struct field *f, void *object)
     if (f->kind == FIELD_WORD || f->kind == FIELD_TEXT)
         return take_text(r, f, to);
     if (f->kind == FIELD_BYTES) {
-        const unsigned char *p = take(r, f->size);
+        const unsigned char *p = bytes_take(&r->rest, f->size);
         if (!p)
             return bad(r, "cut off in a block of bytes");
         memcpy(to, p, f->size);
         return 0;
     }
     uint64_t v;
-    if (!take_number(r, f->size, &v))
+    if (!bytes_take_number(&r->rest, f->size, &v))
         return bad(r, "cut off in a number");
     if (f->kind == FIELD_STATE && v > DRIVER_ERROR)
         return bad(r, "a driver state that is in no table");
@@ -284,7 +235,7 @@ static int take_fields(struct reader *r, const struct field *f, size_t n, void *
 static int take_list(struct reader *r, size_t max, size_t size, void **ret, size_t *ret_n)
 {
     uint64_t n;
-    if (!take_number(r, 4, &n))
+    if (!bytes_take_number(&r->rest, 4, &n))
         return bad(r, "cut off in a count");
     if (n > max)
         return bad(r, "a count past the limit");
@@ -316,7 +267,7 @@ static int take_gpu(struct reader *r, struct gpu *g)
 static int take_links(struct reader *r, struct survey *s)
 {
     uint64_t has;
-    if (!take_number(r, 1, &has) || has > 1)
+    if (!bytes_take_number(&r->rest, 1, &has) || has > 1)
         return bad(r, "no sign whether links follow");
     if (!has)
         return 0;
@@ -327,7 +278,7 @@ static int take_links(struct reader *r, struct survey *s)
     if (!s->links)
         return error_set(r->err, ERR_LIMIT, 0, "encoded survey: no memory for %zu links", n);
     for (size_t i = 0; i < n; i++) {
-        const unsigned char *p = take(r, 3);
+        const unsigned char *p = bytes_take(&r->rest, 3);
         if (!p || p[2] > 1)
             return bad(r, "a link that is neither through a switch nor not");
         s->links[i] = (struct gpu_link){ p[0], p[1], p[2] == 1 };
@@ -364,7 +315,7 @@ static int check_whole(struct reader *r, const struct survey *s)
 
 static int decode(struct reader *r, struct survey *s)
 {
-    const unsigned char *p = take(r, sizeof magic);
+    const unsigned char *p = bytes_take(&r->rest, sizeof magic);
     if (!p || memcmp(p, magic, sizeof magic) != 0)
         return bad(r, "not a survey of this version");
     int code = take_fields(r, survey_fields, ARRAY_LEN(survey_fields), s);

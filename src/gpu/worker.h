@@ -29,15 +29,28 @@ struct gpu_event {
     uint64_t value;
 };
 
+/* How a worker is killed and where its state in the kernel is read; for tests of one that refuses
+ * to die. */
+struct gpu_worker_seams {
+    void *arg;
+    void (*kill)(void *arg, pid_t pid, int signo);
+    const char *proc; /* "/proc" */
+};
+
 struct gpu_worker_config {
-    const struct host *host;
-    const char *executable;             /* NULL: /proc/self/exe */
-    int64_t call_timeout_ms;            /* a survey or probe must answer within; default 10 000 */
+    const struct host *host; /* borrowed, like all texts here */
+    const char *executable;  /* NULL: /proc/self/exe */
+    int64_t call_timeout_ms; /* within which one driver call must return; default 10 000. A survey
+                                whose calls do return gets six times that. */
     int64_t restart_ms, restart_max_ms; /* back-off; defaults 250 and 30 000 */
     int64_t recheck_ms; /* while the driver is not ok or a gpu is lost: survey again, backing off
                            from this to restart_max_ms; default 1 000 */
-    bool watch_events;  /* false: one survey, no event thread */
-    void *arg;
+    int64_t reap_ms;    /* how long a killed worker may take to end; default 2 000 */
+    int64_t poll_ms;   /* how often the driver's directories in /proc are compared: MIG devices made
+                          or destroyed, gpus bound or unbound; default 10 000 */
+    bool watch_events; /* false: no event thread, no poll */
+    const struct gpu_worker_seams *seams; /* NULL: the real ones */
+    void *arg;                            /* no call-back may free the worker */
     /* A new survey: at start, on request, after a driver or MIG change, after a restart. The callee
      * takes a reference if it keeps it. */
     void (*surveyed)(void *arg, struct survey *s);
@@ -45,6 +58,8 @@ struct gpu_worker_config {
     /* The worker's state changed; survey content is not affected. `why` for the log: cause and what
      * happens next. stale: the last survey can no longer be trusted. */
     void (*state)(void *arg, enum driver_state s, bool stale, const char *why);
+    /* Worth a line in the log: a fence that the worker could not have. May be NULL. */
+    void (*note)(void *arg, const char *text);
 };
 
 struct gpu_worker;

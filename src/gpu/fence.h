@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/*
+ * What the worker denies itself before it loads the driver's library: it dies with the agent, opens
+ * no network socket, traces no process, mounts nothing, loads no kernel code. Each fence is
+ * optional: where the host does not allow it the worker goes on, and says so.
+ */
+#include "base/buf.h"
+
+/* Appends to *notes a text for each fence that could not be had. */
+void fence_up(struct buf *notes);
