@@ -13,7 +13,7 @@ tools/deps.sh docs
 mete=$1/src/cmd/mete out=$2
 mkdir -p "$out"
 "$mete" help --bash-completion >"$out/mete.bash"
-"$mete" help --names | while read -r name; do
+"$mete" help | sed -n 's/^  \([a-z][a-z -]*[a-z]\)  *  .*/\1/p' | while read -r name; do
     page=mete-${name// /-}
     # shellcheck disable=SC2086
     "$mete" help --scdoc $name >"$out/$page.scd"

@@ -48,8 +48,8 @@ void sim_kubelet_status(const struct sim_kubelet *k, struct buf *out_json);
  */
 void sim_kubelet_events(const struct sim_kubelet *k, uint64_t after, struct buf *out_json);
 
-/* The control socket: one JSON line a request, one JSON line an answer, in order (sim_ctl in
- * docs/lab.md). quit() is called when a client asks the program to end. */
+/* The control socket: one JSON line a request, one JSON line an answer, in order
+ * (requests: kubelet_ctl.c). quit() is called when a client asks the program to end. */
 struct sim_kubelet_ctl;
 int sim_kubelet_ctl_new(struct loop *l, struct sim_kubelet *k, const char *path,
                         void (*quit)(void *arg), void *arg, struct sim_kubelet_ctl **ret,
