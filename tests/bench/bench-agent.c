@@ -308,8 +308,8 @@ static void allocate_request(struct buf *out)
     auto_buf one;
     buf_init(&one, 4096);
     id_of(3, id);
-    pbw_text(&one, 1, str_of(id));
-    pbw_bytes(out, 1, buf_view(&one));
+    pbw_item(&one, 1, str_of(id));
+    pbw_item(out, 1, buf_view(&one));
 }
 
 /* PreferredAllocationRequest{container_requests{available_deviceIDs, allocation_size}} */
@@ -320,10 +320,10 @@ static void preferred_request(struct buf *out, uint64_t size)
     for (int i = 0; i < 8; i++) {
         char id[64];
         id_of(i, id);
-        pbw_text(&one, 1, str_of(id));
+        pbw_item(&one, 1, str_of(id));
     }
-    pbw_varint(&one, 3, size);
-    pbw_bytes(out, 1, buf_view(&one));
+    pbw_uint(&one, 3, size);
+    pbw_item(out, 1, buf_view(&one));
 }
 
 static void bench_calls(void)
