@@ -284,8 +284,11 @@ static void load_health(struct agent *a)
 {
     struct error err;
     auto_free char *text = NULL;
+    char boot[HOST_BOOT_ID_SIZE];
     if (ledger_dirfd(a->ledger) < 0)
         return;
+    if (host_boot_id(&a->host, boot, NULL) == 0)
+        health_boot(a->health, boot);
     int r = file_read_at(ledger_dirfd(a->ledger), HEALTH_FILE, 1024 * 1024, &text, NULL, &err);
     if (r == 0)
         r = health_load(a->health, str_of(text), host_mono_ns(&a->host), &err);

@@ -210,6 +210,7 @@ static int build(struct agent *a, struct inventory **ret, struct error *err)
         .ledger = a->ledger,
         .health = a->health,
         .before = a->inventory,
+        .running = a->inventory != NULL, /* a new config was tried on its own: reload.c */
     };
     int r = inventory_build(&in, ret, err);
     if (r == 0) {

@@ -141,6 +141,7 @@ static int prefer(const struct plugin_context *c, const struct resource *r, stru
     int rc = read_request(&arena, request, r, &req, err);
     if (rc < 0)
         return rc;
+    req.require_distinct = c->config->require_distinct;
     const struct str *ids;
     size_t n;
     bool distinct;
