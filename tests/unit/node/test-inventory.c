@@ -299,6 +299,24 @@ static void test_driver_gone(void **state)
     assert_offer(now, "nvidia.com/gpu:0/0");
     inventory_free(now);
     inventory_free(inv);
+    survey_unref(gone);
+
+    /* A driver that answers with errors lists the gpus it had as lost: offered for the grace. */
+    gone = make_survey(4);
+    gone->driver = DRIVER_ERROR;
+    for (size_t i = 0; i < 4; i++)
+        lose(gone, i);
+    health_survey(h, s, 3);
+    health_survey(h, gone, 4);
+    const struct inventory_input failing = { .survey = gone, .config = &c, .health = h };
+    assert_int_equal(inventory_build(&failing, &now, &err), 0);
+    assert_offer(now, "nvidia.com/gpu:4/4");
+    inventory_free(now);
+    health_tick(h, INT64_C(31000000000));
+    assert_int_equal(inventory_build(&failing, &now, &err), 0);
+    assert_offer(now, "nvidia.com/gpu:0/4");
+    assert_string_equal(now->resources[0].devices[3].reason, "driver-error");
+    inventory_free(now);
     health_free(h);
     survey_unref(s);
     survey_unref(gone);
@@ -337,6 +355,50 @@ static void test_health(void **state)
     assert_string_equal(inv->resources[1].devices[1].reason, "xid-79");
     inventory_free(inv);
     health_free(h);
+    survey_unref(s);
+}
+
+/* What the ledger holds back is listed, but not offered. */
+static void test_withheld(void **state)
+{
+    static const struct shared_resource two = { .name = "nvidia.com/gpu",
+                                                .all = true,
+                                                .replicas = 2 };
+    struct plugin_config c = plain_config(MIG_STRATEGY_NONE);
+    struct survey *s = make_survey(2);
+    struct host host;
+    const struct host_config where = { .root = "/" };
+    struct ledger *l;
+    struct error err;
+    assert_int_equal(host_init(&host, &where, &err), 0);
+    assert_int_equal(ledger_open(&host, NULL, OWNER_DEVICE_PLUGIN, &l, NULL, &err), 0);
+    struct inventory_input in = { .survey = s, .config = &c, .ledger = l };
+    struct inventory *inv;
+    assert_int_equal(inventory_build(&in, &inv, &err), 0);
+    assert_offer(inv, "nvidia.com/gpu:0/2"); /* not yet known to the ledger: nobody's */
+    inventory_free(inv);
+    ledger_survey(l, s);
+    assert_int_equal(inventory_build(&in, &inv, &err), 0);
+    assert_offer(inv, "nvidia.com/gpu:2/2");
+    inventory_free(inv);
+
+    const char *uuid = s->gpus[1].uuid;
+    const struct grant_request g = { .resource = "nvidia.com/gpu",
+                                     .ids = &uuid,
+                                     .bases = &uuid,
+                                     .gpu_uuids = &uuid,
+                                     .n = 1,
+                                     .exclusive = true };
+    assert_int_equal(ledger_grant(l, &g, 1, &err), 0);
+    c.sharing = (struct sharing){
+        .kind = SHARING_TIME_SLICING, .rename_by_default = true, .resources = &two, .n_resources = 1
+    };
+    assert_int_equal(inventory_build(&in, &inv, &err), 0);
+    assert_offer(inv, "nvidia.com/gpu.shared:2/4"); /* the other is whole in somebody's hand */
+    assert_true(strlen(inv->resources[0].devices[3].reason) > 5);
+    inventory_free(inv);
+    ledger_free(l);
+    host_done(&host);
     survey_unref(s);
 }
 
@@ -696,6 +758,7 @@ int main(void)
         cmocka_unit_test(test_lost),
         cmocka_unit_test(test_driver_gone),
         cmocka_unit_test(test_health),
+        cmocka_unit_test(test_withheld),
         cmocka_unit_test(test_sharing),
         cmocka_unit_test(test_sharing_by_device),
         cmocka_unit_test(test_sharing_count_and_exclusive),
