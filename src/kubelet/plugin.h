@@ -31,6 +31,8 @@ struct plugin_set_config {
                    const char *why); /* registration refused or kubelet absent; once per cause */
     void (*granted)(void *arg, const char *resource, const char *ids,
                     const char *error); /* each container of an Allocate; error NULL when granted */
+    void (*not_distinct)(void *arg, const char *resource,
+                         const char *ids); /* granted, but two shares are of one gpu; may be NULL */
 };
 
 int plugin_set_new(struct loop *l, const struct plugin_set_config *config, struct plugin_set **ret,

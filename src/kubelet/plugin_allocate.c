@@ -96,6 +96,26 @@ static int check_nodes(const struct allocation *a, const struct device *d, struc
     return 0;
 }
 
+/* Two shares of one gpu or part in one container. */
+static int check_distinct(const struct allocation *a, size_t container, const struct device *d,
+                          struct error *err)
+{
+    uint16_t *mark = &a->base_marks[d->base_number];
+    bool doubled = *mark == container + 1;
+    *mark = (uint16_t)(container + 1);
+    if (!doubled || d->share == UINT32_MAX)
+        return 0;
+    if (a->c->not_distinct)
+        *a->c->not_distinct = true;
+    if (!a->c->config->require_distinct)
+        return 0;
+    return error_set(err, ERR_CONFLICT, 0,
+                     "invalid request: two of the shares are of %s (rule: sharing.requireDistinct "
+                     "is true on this node); ask for fewer or wait until other gpus have free "
+                     "shares",
+                     d->base);
+}
+
 static int add_device(struct allocation *a, size_t container, struct str id, struct error *err)
 {
     const struct device *d = resource_find(a->r, id);
@@ -111,6 +131,8 @@ static int add_device(struct allocation *a, size_t container, struct str id, str
     int r = check_healthy(a, d, err);
     if (r == 0)
         r = check_nodes(a, d, err);
+    if (r == 0)
+        r = check_distinct(a, container, d, err);
     if (r < 0)
         return r;
     *mark = (uint16_t)(container + 1);
@@ -264,6 +286,8 @@ int plugin_allocate(const struct plugin_context *c, const struct resource *r, st
     a.c = c;
     a.r = r;
     a.n = a.total = a.n_containers = 0;
+    if (c->not_distinct)
+        *c->not_distinct = false;
     int rc = count_ids(&a, request, err);
     if (rc < 0)
         return rc;

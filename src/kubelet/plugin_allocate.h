@@ -17,7 +17,8 @@ struct allocation {
     const char **ids, **bases, **gpus; /* the same, as the ledger wants them: whole ones first */
     size_t n, total;
     uint16_t *device_marks; /* container + 1 that has the device */
-    uint16_t *base_marks;   /* 1: the container being answered has named the base */
+    uint16_t *base_marks;   /* while reading: container + 1 that named the base last; while
+                               answering: 1, the container has named it */
     struct container containers[CONTAINERS_MAX];
     size_t n_containers;
 };

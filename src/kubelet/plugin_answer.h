@@ -15,6 +15,8 @@ struct plugin_context {
     size_t n_control_nodes;
     bool imex_channel0; /* asked for and present */
     uint32_t gated;     /* bit 0 gdrcopy, 1 gds, 2 mofed: CDI class has content */
+    bool *not_distinct; /* set by plugin_allocate when a container got two shares of one gpu or
+                           part; may be NULL */
 };
 
 enum {

@@ -89,14 +89,19 @@ static void handle_options(struct grpc_call *call, struct str request, void *arg
     finish(call, s, r, &err);
 }
 
-static void tell_granted(const struct plugin_server *s, struct str request, const char *error)
+static void tell_granted(const struct plugin_server *s, struct str request, bool not_distinct,
+                         const char *error)
 {
     const struct plugin_set_config *c = &s->shared->config;
     char ids[NOTE_IDS];
-    if (!c->granted)
+    if (!c->granted && !not_distinct)
         return;
-    for (size_t i = 0; plugin_request_ids(request, i, ids, sizeof(ids)); i++)
-        c->granted(c->arg, s->resource, ids, error);
+    for (size_t i = 0; plugin_request_ids(request, i, ids, sizeof(ids)); i++) {
+        if (c->granted)
+            c->granted(c->arg, s->resource, ids, error);
+        if (not_distinct && c->not_distinct && !error)
+            c->not_distinct(c->arg, s->resource, ids);
+    }
 }
 
 static void handle_allocate(struct grpc_call *call, struct str request, void *arg)
@@ -104,10 +109,12 @@ static void handle_allocate(struct grpc_call *call, struct str request, void *ar
     struct plugin_server *s = ((struct listener *)arg)->owner;
     struct error err;
     struct plugin_context c = context_of(s);
+    bool not_distinct;
+    c.not_distinct = &not_distinct;
     buf_reset(&s->shared->answer);
     int r = plugin_allocate(&c, current(s), request, &s->shared->answer, &err);
     finish(call, s, r, &err);
-    tell_granted(s, request, r < 0 ? err.text : NULL);
+    tell_granted(s, request, not_distinct, r < 0 ? err.text : NULL);
 }
 
 static void handle_preferred(struct grpc_call *call, struct str request, void *arg)

@@ -293,6 +293,41 @@ static void test_more_than_one(void **state)
     bench_done(&b);
 }
 
+/* B-018: two shares of one gpu are told, or refused by a rule that the text names. */
+static void test_distinct(void **state)
+{
+    static const struct {
+        const char *ids[4];
+        bool doubled;
+    } cases[] = {
+        { { G0 "::0", G1 "::0" }, false },
+        { { G0 "::0", G0 "::0" }, false }, /* one share, named twice */
+        { { G1 "::0", G0 "::3", G0 "::2" }, true },
+    };
+    struct bench b;
+    bool doubled;
+    bench_init(&b, "a100");
+    share(&b, SHARING_TIME_SLICING, 4);
+    b.c.not_distinct = &doubled;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        b.config.require_distinct = false;
+        assert_int_equal(allocate_two(&b, "nvidia.com/gpu", cases[i].ids, NULL), 0);
+        assert_int_equal(doubled, cases[i].doubled);
+        b.config.require_distinct = true;
+        assert_int_equal(allocate_two(&b, "nvidia.com/gpu", cases[i].ids, NULL),
+                         cases[i].doubled ? -ERR_CONFLICT : 0);
+        if (cases[i].doubled)
+            assert_string_equal(b.err.text, HEAD
+                                "invalid request: two of the shares are of " G0
+                                " (rule: sharing.requireDistinct is true on this node); ask for "
+                                "fewer or wait until other gpus have free shares");
+    }
+    /* two containers may share a gpu */
+    assert_int_equal(allocate_two(&b, "nvidia.com/gpu", IDS(G0 "::0"), IDS(G0 "::1")), 0);
+    assert_false(doubled);
+    bench_done(&b);
+}
+
 static void test_mps(void **state)
 {
     struct bench b;
@@ -653,6 +688,7 @@ int main(void)
         cmocka_unit_test(test_twice_in_one_call),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_more_than_one),
+        cmocka_unit_test(test_distinct),
         cmocka_unit_test(test_mps),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_broken_requests),
