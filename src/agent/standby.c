@@ -20,7 +20,7 @@ enum {
     ASK_MS = 5000,        /* between requests to leave */
     NOTE_MS = 60 * 1000,  /* before a cause is told again */
     FIRST_NOTE_MS = 3000, /* a polite holder is gone by then, nothing needs to be told */
-    LOOK_MS = 10 * 1000,  /* does the lock still stand? */
+    LOOK_MS = 5000,       /* does the lock still stand? */
 };
 
 struct standby {

@@ -11,7 +11,7 @@
 #include "agent/standby_private.h"
 #include "base/mem.h"
 
-enum { HEAD_MAX = 64 };
+enum { HEAD_MAX = 64, QUEUE_MS = 10 };
 
 int socket_connect(int dirfd, int *ret_fd, struct error *err)
 {
@@ -41,9 +41,9 @@ int answer_parse(struct str in, enum error_code *ret_code, size_t *ret_head, siz
         return 0;
     struct str line = { in.p, end ? (size_t)(end - in.p) : 0 };
     struct str word = str_cut(&line, ' ');
-    *ret_code = ERR_NONE;
+    enum error_code code = ERR_NONE;
     if (str_is(word, "error"))
-        *ret_code = code_of(str_cut(&line, ' '));
+        code = code_of(str_cut(&line, ' '));
     else if (!str_is(word, "ok"))
         line = (struct str){ NULL, 0 };
     uint64_t n;
@@ -52,6 +52,7 @@ int answer_parse(struct str in, enum error_code *ret_code, size_t *ret_head, siz
                          "the agent's answer does not begin with \"ok\" or \"error\" and a length "
                          "of at most %d: another program listens there?",
                          AGENT_ANSWER_MAX);
+    *ret_code = code;
     *ret_head = (size_t)(end - in.p) + 1;
     *ret_n = (size_t)n;
     return 1;
@@ -125,6 +126,7 @@ static int receive(int fd, int64_t until, struct buf *in, enum error_code *ret_c
     }
 }
 
+/* err is not NULL. */
 static int exchange(const char *state_dir, const char *request, int64_t until, struct buf *in,
                     enum error_code *ret_code, size_t *ret_head, struct error *err)
 {
@@ -133,7 +135,11 @@ static int exchange(const char *state_dir, const char *request, int64_t until, s
     if (dirfd < 0)
         return error_errno(err, errno, "open state directory %s", state_dir);
     int r = socket_connect(dirfd, &fd, err);
-    if (r < 0 && (err ? err->sys == ECONNREFUSED : false))
+    while (r < 0 && err->sys == EAGAIN && now_ms() < until) { /* it has callers enough: queue up */
+        poll(NULL, 0, QUEUE_MS);
+        r = socket_connect(dirfd, &fd, err);
+    }
+    if (r < 0 && err->sys == ECONNREFUSED)
         err->code = ERR_NOT_FOUND;
     if (r == 0)
         r = send_line(fd, request, until, err);
