@@ -277,12 +277,15 @@ static void decode_section(struct walk *w, const struct value *v, const char *pa
     for (size_t i = 0; i < v->n && !w->d->no_memory; i++) {
         const struct member *m = &v->members[i];
         const char *full = decode_path(w->d, path, m->key);
-        size_t row = option_row(w->o, full);
+        /* A key with a dot must not pass for a path, nor one with a NUL for what stands before it.
+         */
+        bool plain = !memchr(m->key.p, '.', m->key.n) && !memchr(m->key.p, '\0', m->key.n);
+        size_t row = plain ? option_row(w->o, full) : w->o->n;
         if (row < w->o->n)
             decode_option(w, row, m, full);
-        else if (decode_structure(w, &m->value, full) || decode_gfd(w, &m->value, full))
+        else if (plain && (decode_structure(w, &m->value, full) || decode_gfd(w, &m->value, full)))
             continue;
-        else if (!memchr(m->key.p, '.', m->key.n) && is_section(w, full))
+        else if (plain && is_section(w, full))
             decode_section(w, &m->value, full, depth + 1);
         else
             decode_unknown_key(w->d, path, m, w->paths, w->n_paths);
