@@ -544,3 +544,17 @@ pid_t gpu_worker_pid(const struct gpu_worker *w)
 {
     return w->process ? w->process->pid : 0;
 }
+
+const char *gpu_event_name(enum gpu_event_kind kind)
+{
+    static const char *const names[] = {
+        [GPU_EVENT_XID] = "xid",
+        [GPU_EVENT_ECC_SINGLE] = "ecc-single",
+        [GPU_EVENT_ECC_DOUBLE] = "ecc-double",
+        [GPU_EVENT_MIG_CHANGE] = "mig-change",
+        [GPU_EVENT_RECOVERY] = "recovery-action",
+        [GPU_EVENT_UNAVAILABLE] = "unavailable",
+        [GPU_EVENT_WAIT_FAILED] = "wait-failed",
+    };
+    return (size_t)kind < ARRAY_LEN(names) ? names[kind] : "unknown";
+}
