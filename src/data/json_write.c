@@ -151,7 +151,7 @@ static void real(struct json_writer *w, const struct value *v)
     if (json)
         buf_str(w->out, t);
     else if (isfinite(v->real))
-        buf_fmt(w->out, "%.17g", v->real);
+        buf_fmt(w->out, "%.17g", v->real + 0.0); /* no "-0": that reads back as a whole number */
     else
         buf_z(w->out, "null"); /* JSON has no infinity */
 }
