@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
-/* For grpc_session.c and its two roles only. */
+/* For grpc_session.c, grpc_call.c and the two roles (grpc_serve.c, grpc_request.c) only. */
 #include <nghttp2/nghttp2.h>
 
 #include "base/buf.h"
@@ -87,9 +87,11 @@ struct grpc_role {
 extern const struct grpc_role grpc_role_server, grpc_role_client;
 
 struct grpc_call *grpc_call_new(struct grpc_session *s); /* NULL: no memory */
-void grpc_call_free(struct grpc_call *c);
+void grpc_call_free(struct grpc_call *c);                /* into the pool */
+void grpc_call_destroy(struct grpc_call *c);
 void grpc_call_deadline(struct grpc_call *c, int64_t at);
-void grpc_call_check_end(struct grpc_call *c, const char *what); /* refuses half a message */
+void grpc_call_take(struct grpc_call *c, const uint8_t *p, size_t n); /* DATA has come */
+void grpc_call_check_end(struct grpc_call *c, const char *what);      /* refuses half a message */
 bool grpc_call_header_fits(struct grpc_call *c, struct str name, struct str value);
 /* Puts a message into `b`; ERR_LIMIT without memory. */
 int grpc_call_pack(struct grpc_call *c, struct buf *b, struct str message, struct error *err);
