@@ -192,23 +192,12 @@ static void want_arm(struct events *e)
     pthread_mutex_unlock(&e->mutex);
 }
 
-/* Takes a new set over, waiting for one while there is nothing to watch, at most `ms` (−1: as long
- * as it takes). */
-static void take_over(struct events *e, int64_t ms)
+/* Takes a new set over; while there is nothing to watch, waits for one. */
+static void take_over(struct events *e)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += (ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     pthread_mutex_lock(&e->mutex);
-    int r = 0;
-    while (!e->next && ms != 0 && r != ETIMEDOUT)
-        r = ms < 0 ? pthread_cond_wait(&e->ready, &e->mutex)
-                   : pthread_cond_timedwait(&e->ready, &e->mutex, &until);
+    while (!e->next && (!e->current || !e->current->handle))
+        pthread_cond_wait(&e->ready, &e->mutex);
     struct set *old = e->next ? e->current : NULL;
     if (e->next) {
         e->current = steal(e->next);
@@ -290,16 +279,21 @@ static void tell(struct events *e, const struct nv_event_data *d)
     }
 }
 
+static void pause_ms(int64_t ms)
+{
+    struct timespec left = { ms / 1000, ms % 1000 * 1000000 };
+    while (nanosleep(&left, &left) < 0 && errno == EINTR)
+        ;
+}
+
 static void *run(void *arg)
 {
     struct events *e = arg;
     int64_t backoff = 0;
     for (;;) {
-        take_over(e, backoff);
-        if (!e->current || !e->current->handle) {
-            backoff = -1;
+        take_over(e);
+        if (!e->current->handle)
             continue;
-        }
         struct nv_event_data d = { .gi = NV_NO_INSTANCE, .ci = NV_NO_INSTANCE };
         int64_t begun = now_ms();
         nv_return r = wait_one(e, &d);
@@ -311,18 +305,20 @@ static void *run(void *arg)
             backoff = 0;
             continue;
         }
-        e->n_seen = r == NV_E_TIMEOUT && e->fresh ? 0 : e->n_seen;
+        if (r == NV_E_TIMEOUT && e->fresh)
+            e->n_seen = 0;
         e->fresh = false;
         if (r == NV_E_TIMEOUT && now_ms() - begun >= WAIT_MS / 10) {
             backoff = 0;
             continue;
         }
-        /* A failure, or a driver whose wait does not wait: neither may spin. */
-        backoff = backoff <= 0 ? BACKOFF_MS : MIN(2 * backoff, (int64_t)BACKOFF_MAX_MS);
         if (r != NV_E_TIMEOUT) {
             want_arm(e);
             emit_failed(e, "", r);
         }
+        /* A failure, or a driver whose wait does not wait: neither may spin, a new set neither. */
+        backoff = backoff ? MIN(2 * backoff, (int64_t)BACKOFF_MAX_MS) : BACKOFF_MS;
+        pause_ms(backoff);
     }
     return NULL;
 }
@@ -337,11 +333,7 @@ int events_new(struct nvml *n, void (*emit)(void *arg, const struct gpu_event *e
     e->arg = arg;
     e->want_arm = true;
     pthread_mutex_init(&e->mutex, NULL);
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->ready, &clock);
-    pthread_condattr_destroy(&clock);
+    pthread_cond_init(&e->ready, NULL);
 
     pthread_attr_t attr;
     pthread_t thread;

@@ -96,6 +96,11 @@ int message_send(int fd, enum message_kind kind, uint32_t flags, uint32_t id, st
     return send_packet(fd, parts, large || body.n == 0 ? 1 : 2, attached, err);
 }
 
+bool message_peer_gone(const struct error *err)
+{
+    return err->sys == EPIPE || err->sys == ECONNRESET;
+}
+
 /* ---- receiving ---- */
 
 enum { BODY_MAX = SURVEY_BYTES_MAX + MESSAGE_HEADER * 16 };

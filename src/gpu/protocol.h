@@ -52,6 +52,8 @@ void message_done(struct message *m);
 /* Waits while the socket is full, unless it is non-blocking (ERR_UNAVAILABLE then). */
 int message_send(int fd, enum message_kind kind, uint32_t flags, uint32_t id, struct str body,
                  struct error *err) must_check;
+/* Did a send fail because nobody is at the other end any more? */
+bool message_peer_gone(const struct error *err);
 /* One message; 1, or 0 when the other side closed. Non-blocking and nothing there: ERR_UNAVAILABLE
  * with sys EAGAIN. Anything that breaks the rules above: ERR_INVALID or ERR_LIMIT. */
 int message_receive(int fd, struct message *ret, struct error *err) must_check;

@@ -37,7 +37,7 @@ static int run(struct once *o, const struct host *h, int64_t timeout_ms, struct 
     const struct gpu_worker_config config = {
         .host = h,
         /* So that a hung call is named before the time is up. */
-        .call_timeout_ms = timeout_ms - timeout_ms / 8,
+        .call_timeout_ms = timeout_ms * 3 / 5,
         .arg = o,
         .surveyed = surveyed,
         .state = state,

@@ -15,6 +15,7 @@ enum {
     STUCK_MAX = 2,         /* unkillable workers; with these no further one is started */
     SURVEY_GAP_MS = 100,   /* between two surveys, whoever asks */
     TOTAL_FACTOR = 6,      /* a survey may take so many call timeouts, if its calls return */
+    LOOKS = 4,             /* at the worker's progress in a call timeout */
     MESSAGES_AT_ONCE = 32, /* read before other work gets a turn */
 };
 
@@ -30,7 +31,8 @@ struct gpu_worker {
     struct timer gap;      /* the next survey, after SURVEY_GAP_MS */
     struct timer poll;
     int64_t deadline_ms; /* used so far of the current survey */
-    uint32_t calls_seen; /* of the process's progress when the deadline was set */
+    uint32_t calls_seen; /* of the process's progress at the last look */
+    int quiet;           /* looks since then */
     int64_t restart_ms, recheck_ms;
     struct fingerprint seen;
 
@@ -220,10 +222,12 @@ static void ask(struct gpu_worker *w)
     w->survey_wanted = false;
     w->outstanding = ++w->next_id ? w->next_id : ++w->next_id;
     w->deadline_ms = 0;
+    w->quiet = 0;
     w->calls_seen = atomic_load_explicit(&w->process->progress->calls, memory_order_relaxed);
-    timer_set(&w->deadline, w->config.call_timeout_ms);
+    timer_set(&w->deadline, w->config.call_timeout_ms / LOOKS);
     if (message_send(w->process->fd, MESSAGE_REQUEST, 0, w->outstanding, (struct str){ NULL, 0 },
-                     &err) < 0)
+                     &err) < 0 &&
+        !message_peer_gone(&err)) /* that its end will tell */
         discard_process(w, err.text);
 }
 
@@ -245,17 +249,19 @@ static void deadline_over(void *arg)
 {
     struct gpu_worker *w = arg;
     uint32_t calls = atomic_load_explicit(&w->process->progress->calls, memory_order_relaxed);
-    w->deadline_ms += w->config.call_timeout_ms;
-    if (calls != w->calls_seen && w->deadline_ms < TOTAL_FACTOR * w->config.call_timeout_ms) {
-        w->calls_seen = calls;
-        timer_set(&w->deadline, w->config.call_timeout_ms);
+    w->deadline_ms += w->config.call_timeout_ms / LOOKS;
+    w->quiet = calls == w->calls_seen ? w->quiet + 1 : 0;
+    w->calls_seen = calls;
+    if (w->quiet < LOOKS && w->deadline_ms < TOTAL_FACTOR * w->config.call_timeout_ms) {
+        timer_set(&w->deadline, w->config.call_timeout_ms / LOOKS);
         return;
     }
     char call[128], where[256], what[600];
     process_call(w->process, call, sizeof call);
     process_where(w->process, w->config.seams->proc, where, sizeof where);
     snprintf(what, sizeof what, "%s has not answered for %lld ms%s: worker %d is killed", call,
-             (long long)w->deadline_ms, where, (int)w->process->pid);
+             (long long)MIN(w->deadline_ms, w->config.call_timeout_ms), where,
+             (int)w->process->pid);
     stop_talking(w);
     process_kill(w->process, &w->config);
     lost_worker(w, DRIVER_HUNG, what);

@@ -123,8 +123,11 @@ int process_start(struct loop *l, const struct gpu_worker_config *config, struct
     watch_init(&p->watch, l, p->fd, ev->ready, p);
     watch_want(&p->watch, IO_READ);
     p->watching = true;
-    r = send_start(p, config->watch_events, before, err);
-    if (r < 0) {
+    struct error own;
+    r = send_start(p, config->watch_events, before, &own);
+    if (r < 0 && !message_peer_gone(&own)) { /* its end is told by the child */
+        if (err)
+            *err = own;
         process_kill(p, config);
         process_free(p);
         return r;
