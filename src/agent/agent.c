@@ -109,11 +109,28 @@ static bool withholds(const struct agent *a)
     return false;
 }
 
+/* Containers that got devices of two resources but see those of one (B-038). */
+static void log_env_conflicts(struct agent *a, const struct in_use *u)
+{
+    if (!a->inventory)
+        return;
+    auto_arena arena;
+    struct findings found;
+    arena_init(&arena, 64 * 1024);
+    findings_init(&found, &arena, 20);
+    plugin_env_conflicts_new(&a->env_told, u, a->config, a->inventory, &found);
+    for (size_t i = 0; i < found.n; i++)
+        log_warn(found.items[i].id, KV("subject", found.items[i].subject),
+                 KV("cause", found.items[i].cause), KV("fix", found.items[i].fix));
+}
+
 static void in_use_seen(void *arg, struct in_use *u, const struct error *e)
 {
     struct agent *a = arg;
     if (!u)
         log_debug("in-use.unread", KV_ERR(e));
+    else
+        log_env_conflicts(a, u);
     if (ledger_seen(a->ledger, u, host_mono_ns(&a->host)))
         agent_changed(a);
     in_use_free(u);
@@ -271,6 +288,14 @@ static void granted(void *arg, const char *resource, const char *ids, const char
         timer_set(&a->write_timer, GRANT_WRITE_MS);
 }
 
+static void not_distinct(void *arg, const char *resource, const char *ids)
+{
+    (void)arg;
+    log_warn("grant.not-distinct", KV("resource", resource), KV("devices", ids),
+             KV("cause", "two of the shares are of one gpu or part"),
+             KV("fix", "set sharing.requireDistinct to refuse such a grant"));
+}
+
 static void checkpoint_changed(void *arg, const char *name)
 {
     struct agent *a = arg;
@@ -328,6 +353,7 @@ static int begin(struct agent *a, struct error *err)
         .first_list = first_list,
         .failed = plugin_failed,
         .granted = granted,
+        .not_distinct = not_distinct,
     };
     r = in_use_reader_new(a->loop, &in_use, &a->in_use, err);
     if (r == 0)

@@ -9,6 +9,7 @@
 #include "io/dirwatch.h"
 #include "io/disk.h"
 #include "io/loop.h"
+#include "kubelet/env_conflict.h"
 #include "kubelet/plugin.h"
 #include "kubeletapi/inuse.h"
 #include "node/health.h"
@@ -58,6 +59,8 @@ struct agent {
         *published_config;  /* what plugins borrow, when it is older than config; else NULL */
     struct inventory *next; /* waits until its CDI files are written */
     char *refused;          /* why the config cannot be served on this host; NULL */
+
+    struct env_memory env_told; /* containers told of in the log */
 
     struct written_file files[FILES_MAX];
     size_t n_files;

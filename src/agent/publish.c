@@ -229,6 +229,13 @@ static int build(struct agent *a, struct inventory **ret, struct error *err)
     return build_withdrawn(a, ret, err);
 }
 
+/* What the config requires of the host besides gpus. Later than at start, plugins tell it. */
+static int check_required(struct agent *a, struct error *err)
+{
+    struct cdi_facts facts;
+    return a->inventory ? 0 : cdi_look(&a->host, a->config, &facts, err);
+}
+
 static void publish(void *arg)
 {
     struct agent *a = arg;
@@ -240,7 +247,9 @@ static void publish(void *arg)
     }
     struct error err;
     struct inventory *inv = NULL;
-    int r = build(a, &inv, &err);
+    int r = check_required(a, &err);
+    if (r == 0)
+        r = build(a, &inv, &err);
     if (r < 0) {
         log_error("agent.cannot-start", KV_ERR(&err));
         agent_end(a, 1);

@@ -76,3 +76,38 @@ void plugin_env_conflicts(const struct in_use *facts, const struct plugin_config
                      u->resource, other);
     }
 }
+
+static uint64_t hash(const char *text)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    return h;
+}
+
+static bool remembered(const struct env_memory *m, uint64_t h)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        if (m->told[i] == h)
+            return true;
+    }
+    return false;
+}
+
+void plugin_env_conflicts_new(struct env_memory *m, const struct in_use *facts,
+                              const struct plugin_config *config, const struct inventory *inv,
+                              struct findings *out)
+{
+    struct env_memory now = { .n = 0 };
+    size_t from = out->n, kept = out->n;
+    plugin_env_conflicts(facts, config, inv, out);
+    for (size_t i = from; i < out->n; i++) {
+        uint64_t h = hash(out->items[i].subject);
+        if (now.n < sizeof(now.told) / sizeof(now.told[0]))
+            now.told[now.n++] = h;
+        if (!remembered(m, h))
+            out->items[kept++] = out->items[i];
+    }
+    out->n = kept;
+    *m = now;
+}

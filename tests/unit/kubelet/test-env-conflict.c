@@ -57,6 +57,18 @@ static void test_conflicts(void **state)
                                "devices of nvidia.com/mig-1g.5gb and of nvidia.com/mig-3g.20gb"));
         assert_string_equal(found.items[1].subject, "pod ns/b container c1");
     }
+    struct env_memory memory = { .n = 0 };
+    static const size_t fresh[] = { 2, 0, 0, 2 }; /* found, same, none, found again */
+    c.list_strategies = LIST_ENVVAR;
+    for (size_t i = 0; i < ARRAY_LEN(fresh); i++) {
+        auto_arena a;
+        struct findings found;
+        arena_init(&a, 64 * 1024);
+        findings_init(&found, &a, 10);
+        facts.n = i == 2 ? 0 : ARRAY_LEN(uses);
+        plugin_env_conflicts_new(&memory, &facts, &c, inv, &found);
+        assert_int_equal(found.n, fresh[i]);
+    }
     inventory_free(inv);
     survey_unref(s);
 }
