@@ -120,8 +120,8 @@ static char *driver_root_view(const struct host *h, const char *configured)
     return tidy(joined);
 }
 
-/* True when `root` has a folder "dev" with an entry in it. */
-static bool has_dev(const char *root)
+/* True when `root` has a folder "dev" with an entry whose name begins so. */
+static bool has_dev(const char *root, const char *prefix)
 {
     auto_free char *path = x_printf("%s/dev", strcmp(root, "/") == 0 ? "" : root);
     DIR *dir = opendir(path);
@@ -129,9 +129,18 @@ static bool has_dev(const char *root)
         return false;
     bool any = false;
     for (struct dirent *e; !any && (e = readdir(dir));)
-        any = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+        any = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+              str_starts(str_of(e->d_name), prefix);
     closedir(dir);
     return any;
+}
+
+/* Where the driver's nodes are; where neither place has them yet, a driver root with nodes of its
+ * own is where they will come. */
+static bool nodes_in_driver_root(const struct host *h)
+{
+    return has_dev(h->driver_root_view, "nvidia") ||
+           (has_dev(h->driver_root_view, "") && !has_dev(h->root, "nvidia"));
 }
 
 int host_init(struct host *h, const struct host_config *config, struct error *err)
@@ -154,8 +163,13 @@ int host_init(struct host *h, const struct host_config *config, struct error *er
     h->root = without_slashes(given(config->root) ? config->root : "/");
     h->driver_root = tidy(given(config->driver_root) ? config->driver_root : "/");
     h->driver_root_view = driver_root_view(h, config->driver_root_view);
-    h->dev_root = given(config->dev_root) ? tidy(config->dev_root) : x_strdup(h->driver_root);
-    h->dev_root_view = has_dev(h->driver_root_view) ? x_strdup(h->driver_root_view) : tidy(h->root);
+    bool in_driver_root = nodes_in_driver_root(h);
+    h->dev_root_view = in_driver_root ? x_strdup(h->driver_root_view) : tidy(h->root);
+    /* What is published is where the nodes are: not the driver root when they were found elsewhere.
+     */
+    h->dev_root = given(config->dev_root) ? tidy(config->dev_root)
+                  : in_driver_root        ? x_strdup(h->driver_root)
+                                          : x_strdup("/");
     return 0;
 }
 

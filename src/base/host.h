@@ -14,9 +14,10 @@
  *   --driver-root-ctr-path     where this process sees it; default: "/driver-root" if that exists,
  * else host root + driver root ("/driver-root" given but absent is the default too: the peer's
  * flag has that value when nobody set it)
- *   --dev-root                 host path whose /dev holds the nodes: published; default: the driver
- * root. The dev root is seen at the driver root's view if that has a folder "dev" with anything in
- * it, else at the host root (spec/device-plugin.md 2.1; the peer takes an empty folder too and then
+ *   --dev-root                 host path whose /dev holds the nodes: published; default: where they
+ * are. The nodes are seen at the driver root's view if its folder "dev" holds the driver's nodes
+ * (or any, while the host's has none of the driver's either), else at the host root; the default of
+ * --dev-root is then "/" (spec/device-plugin.md 2.1; the peer takes an empty folder too and then
  * finds no node).
  */
 #include <stdbool.h>

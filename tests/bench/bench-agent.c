@@ -2,6 +2,8 @@
 /*
  * Bench of the real agent on a simulated 8-GPU host, each figure beside its limit:
  *   bench-agent METE SIM_LIBRARY BARE_NVML
+ * or, on a host with a real GPU, without limits that were set for the simulated one:
+ *   bench-agent METE DRIVER_ROOT/ BARE_NVML
  * It starts the agent as a child against the small kubelet in this process, and talks to the
  * agent's own socket through the C gRPC client.
  */
@@ -34,7 +36,9 @@ static struct {
     char dir[128], kubelet_dir[160], host_dir[160], socket[256];
     struct loop *loop;
     struct sim_kubelet *kubelet;
+    bool real;   /* a real driver: argv[2] is its root */
     bool listed; /* since it was last cleared */
+    size_t gpus; /* of the first list */
     pid_t agent;
     int failed; /* figures past their limit */
 } b;
@@ -108,7 +112,8 @@ static void changed(void *arg, const char *resource, size_t capacity, size_t all
 {
     (void)arg;
     (void)capacity;
-    if (strcmp(resource, "nvidia.com/gpu") == 0 && allocatable == 8) {
+    if (strcmp(resource, "nvidia.com/gpu") == 0 && allocatable > 0) {
+        b.gpus = allocatable;
         b.listed = true;
         loop_stop(b.loop, 0);
     }
@@ -118,10 +123,14 @@ static void changed(void *arg, const char *resource, size_t capacity, size_t all
 
 static void start_agent(void)
 {
-    char host_root[200], driver_root[200], view[200], kubelet_dir[200], state[200], cdi[200];
-    snprintf(host_root, sizeof host_root, "--host-root=%s", b.host_dir);
-    snprintf(driver_root, sizeof driver_root, "--driver-root=%s", b.host_dir);
-    snprintf(view, sizeof view, "--driver-root-ctr-path=%s", b.host_dir);
+    char host_root[300], driver_root[300], view[300], kubelet_dir[300], state[300], cdi[300];
+    snprintf(host_root, sizeof host_root, "--host-root=%s", b.real ? "/" : b.host_dir);
+    snprintf(driver_root, sizeof driver_root, "--driver-root=%s",
+             b.real ? b.library : "/run/nvidia/driver");
+    if (b.real)
+        snprintf(view, sizeof view, "--driver-root-ctr-path=%s", b.library);
+    else
+        snprintf(view, sizeof view, "--driver-root-ctr-path=%s/run/nvidia/driver", b.host_dir);
     snprintf(kubelet_dir, sizeof kubelet_dir, "--kubelet-dir=%s", b.kubelet_dir);
     snprintf(state, sizeof state, "--state-dir=%s/state", b.dir);
     snprintf(cdi, sizeof cdi, "--cdi-dir=%s/cdi", b.dir);
@@ -296,9 +305,19 @@ static void call_many(const char *path, int64_t *t)
     loop_run(b.loop);
 }
 
+/* The id of a gpu as the small kubelet knows it from the list: the n-th text that begins with GPU-
+ * in its status. */
 static void id_of(int gpu, char ret[64])
 {
-    snprintf(ret, 64, "GPU-01000100-0000-0000-0000-%012d", gpu);
+    auto_buf status;
+    buf_init(&status, 1024 * 1024);
+    sim_kubelet_status(b.kubelet, &status);
+    const char *at = status.p;
+    for (int i = 0; at && i <= gpu; i++)
+        at = strstr(i ? at + 4 : at, "\"GPU-");
+    if (!at)
+        give_up("the small kubelet does not know that many gpus", NULL);
+    snprintf(ret, 64, "%.40s", at + 1);
 }
 
 /* AllocateRequest{container_requests{devices_ids}} */
@@ -307,7 +326,7 @@ static void allocate_request(struct buf *out)
     char id[64];
     auto_buf one;
     buf_init(&one, 4096);
-    id_of(3, id);
+    id_of((int)b.gpus / 2, id);
     pbw_item(&one, 1, str_of(id));
     pbw_item(out, 1, buf_view(&one));
 }
@@ -317,7 +336,7 @@ static void preferred_request(struct buf *out, uint64_t size)
 {
     auto_buf one;
     buf_init(&one, 4096);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < (int)b.gpus; i++) {
         char id[64];
         id_of(i, id);
         pbw_item(&one, 1, str_of(id));
@@ -348,9 +367,10 @@ static void bench_calls(void)
     figure("Allocate p50", (double)percentile(call, CALLS, 0.50) / 1e3, 2 * p50 + 40, "us");
     figure("Allocate p99", (double)percentile(call, CALLS, 0.99) / 1e3, 4 * p99 + 80, "us");
     buf_reset(&c.request);
-    preferred_request(&c.request, 4);
+    preferred_request(&c.request, b.gpus < 4 ? 1 : 4);
     call_many("/v1beta1.DevicePlugin/GetPreferredAllocation", call);
-    figure("GetPreferredAllocation 4 of 8, whole call p50",
+    figure(b.real ? "GetPreferredAllocation, whole call p50"
+                  : "GetPreferredAllocation 4 of 8, whole call p50",
            (double)percentile(call, CALLS, 0.50) / 1e3, 200 + 2 * p50 + 40, "us");
     grpc_client_free(c.client);
     buf_done(&c.request);
@@ -401,7 +421,8 @@ static double private_mib(pid_t pid)
 
 static double bare_mib(void)
 {
-    auto_free char *library = x_printf("%s/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", b.host_dir);
+    auto_free char *library =
+        x_printf("%s/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1", b.host_dir);
     int out[2];
     if (pipe2(out, O_CLOEXEC) < 0)
         give_up("pipe", NULL);
@@ -458,9 +479,10 @@ int main(int argc, char **argv)
     snprintf(b.host_dir, sizeof b.host_dir, "%s/host", b.dir);
     snprintf(b.kubelet_dir, sizeof b.kubelet_dir, "%s/kubelet", b.dir);
     const struct sim_create host = {
-        .dir = b.host_dir, .model = "h100-sxm", .profile = "h100", .gpus = 8, .library = b.library
+        .dir = b.host_dir, .profile = "h100", .gpus = 8, .library = b.library
     };
-    if (sim_create(&host, &err) < 0)
+    b.real = str_ends(str_of(b.library), "/");
+    if (!b.real && sim_create(&host, &err) < 0)
         give_up("create the simulated host", &err);
     const struct sim_kubelet_config kubelet = { .dir = b.kubelet_dir, .changed = changed };
     if (loop_new(&b.loop, &err) < 0 || sim_kubelet_new(b.loop, &kubelet, &b.kubelet, &err) < 0)
@@ -471,6 +493,10 @@ int main(int argc, char **argv)
     run_until_listed("the agent did not list its GPUs");
     bench_kubelet_restart();
     bench_calls();
+    end_agent(); /* its grants were asked for by nobody that kubelet knows: idle is another agent */
+    b.listed = false;
+    start_agent();
+    run_until_listed("the agent did not list its GPUs");
     bench_weight();
     end_agent();
     sim_kubelet_free(b.kubelet);

@@ -320,8 +320,19 @@ static void test_host_paths(void **state)
     assert_string_equal(h.root, dir);
     assert_string_equal(h.driver_root, "/run/nvidia/driver");
     assert_string_equal(h.driver_root_view, view);
+    assert_string_equal(h.dev_root, "/"); /* where the nodes are; an empty dev folder holds none */
+    assert_string_equal(h.dev_root_view, dir);
+    host_done(&h);
+
+    put("run/nvidia/driver/dev/null", "", 0); /* a driver container whose nodes are still to come */
+    assert_int_equal(host_init(&h, &container, &e), 0);
     assert_string_equal(h.dev_root, "/run/nvidia/driver");
-    assert_string_equal(h.dev_root_view, dir); /* an empty dev folder holds no nodes */
+    assert_string_equal(h.dev_root_view, view);
+    host_done(&h);
+    put("dev/nvidiactl", "", 0);
+    assert_int_equal(host_init(&h, &container, &e), 0);
+    assert_string_equal(h.dev_root, "/");
+    assert_string_equal(h.dev_root_view, dir);
     host_done(&h);
 
     put("run/nvidia/driver/dev/nvidiactl", "", 0);
