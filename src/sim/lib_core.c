@@ -98,6 +98,8 @@ static nv_return open_host(void)
 __attribute__((constructor)) static void load(void);
 __attribute__((destructor)) static void unload(void)
 {
+    if (lib.map.state)
+        lib_events_reset();
     sim_map_close(&lib.map);
 }
 

@@ -618,17 +618,15 @@ static void board(struct sim_gpu *g, const struct model *m)
         g->event_mask |= NV_EVENT_MIG_CONFIG;
 }
 
-/* Events that newer drivers know. */
-static void driver_features(struct sim_world *w)
+void sim_driver_features(struct sim_world *w)
 {
+    const uint32_t newer = NV_EVENT_UNAVAILABLE | NV_EVENT_RECOVERY;
     unsigned major = 0;
-    sscanf(w->driver_version, "%3u", &major);
+    sscanf(w->driver_version, "%4u", &major);
     for (uint32_t i = 0; i < w->n_gpus; i++) {
         struct sim_gpu *g = &w->gpus[i];
-        if (major >= 570)
-            g->event_mask |= NV_EVENT_UNAVAILABLE | NV_EVENT_RECOVERY;
-        if (major < 560)
-            g->has_addressing = 0;
+        g->event_mask = major >= 570 ? g->event_mask | newer : g->event_mask & ~newer;
+        g->has_addressing = major >= 560;
     }
 }
 
@@ -839,7 +837,7 @@ int sim_world_init(struct sim_world *w, const struct sim_create *c, struct error
     else
         own_gpus(w, c, m);
     link_up(w, m);
-    driver_features(w);
+    sim_driver_features(w);
     numa_nodes(w);
     w->next_serial = 1;
     w->system_memory = m->unified ? UINT64_C(127600000) * 1000 : UINT64_C(2048) << 30;

@@ -35,6 +35,9 @@ const struct sim_geometry *sim_geometry_of(const struct sim_gpu *g);
 /* Fills a fresh world: gpus, switches, driver, layout. ERR_INVALID names the known models. */
 int sim_world_init(struct sim_world *w, const struct sim_create *c, struct error *err) must_check;
 
+/* Events and calls that only newer drivers know; after a change of the version. */
+void sim_driver_features(struct sim_world *w);
+
 /* A UUID text from a seed and a tag, as version 4 ("xxxxxxxx-xxxx-4xxx-..."). */
 void sim_uuid(uint64_t seed, uint64_t tag, char ret[37]);
 uint64_t sim_hash(uint64_t x);

@@ -138,10 +138,11 @@ static int run_word(struct set *s, const char *before, const struct set_word *w)
     int r = w->run(s);
     if (r == 0 && set_peek(s))
         r = error_set(s->err, ERR_INVALID, 0, "\"%.40s\" is one word too many", set_peek(s));
-    if (r == -ERR_INVALID)
-        return error_wrap(s->err, "usage: %s%s%s%s", before, w->word, w->usage[0] ? " " : "",
-                          w->usage);
-    return r;
+    if (r != -ERR_INVALID || !s->err)
+        return r;
+    struct error said = *s->err;
+    return error_set(s->err, ERR_INVALID, 0, "%.300s; usage: %s%s%s%s", said.text, before, w->word,
+                     w->usage[0] ? " " : "", w->usage);
 }
 
 /* ---- gpu N ... ---- */
@@ -215,6 +216,7 @@ static int driver_version(struct set *s)
     snprintf(s->renamed_from, sizeof(s->renamed_from), "%s", w->driver_version);
     snprintf(w->driver_version, sizeof(w->driver_version), "%s", version);
     snprintf(w->nvml_version, sizeof(w->nvml_version), "%d.%s", w->cuda_version / 1000, version);
+    sim_driver_features(w);
     load_driver(s);
     return 0;
 }

@@ -206,7 +206,7 @@ static const char *kept_from(const struct tree *t, const char *path)
 /* Was the path itself put, or something below it? */
 static bool is_kept(struct tree *t, const char *path)
 {
-    if (!t->sorted)
+    if (!t->sorted && t->n_kept > 0)
         qsort(t->kept, t->n_kept, sizeof(*t->kept), by_text);
     t->sorted = true;
     char below[PATH_MAX + 1];

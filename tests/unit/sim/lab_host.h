@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -99,14 +100,17 @@ static inline nv_device lab_gpu(const struct lab *l, unsigned index)
     return d;
 }
 
-static inline char *lab_read(const struct lab *l, const char *sub)
+/* The content of a file of the host; the test fails when there is none. */
+__attribute__((returns_nonnull)) static inline char *lab_read(const struct lab *l, const char *sub)
 {
     char path[256];
     static char text[8192];
     snprintf(path, sizeof(path), "%s%s", l->dir, sub);
     FILE *f = fopen(path, "re");
-    if (!f)
-        return NULL;
+    if (!f) {
+        fail_msg("there is no %s", path);
+        return text;
+    }
     text[fread(text, 1, sizeof(text) - 1, f)] = 0;
     fclose(f);
     return text;
