@@ -237,27 +237,27 @@ static void test_classes(void **state)
                                                                                      "0.5.0 "
                                                                                      "gds\n"
                                                                                      " all:"
-                                                                                     " " AT("/dev/"
-                                                                                            "nvidia"
-                                                                                            "-fs10") " " AT("/dev/nvidia-fs2") " " AT(
-                                                                                         "/et"
-                                                                                         "c/"
-                                                                                         "cuf"
-                                                                                         "ile"
-                                                                                         ".js"
-                                                                                         "on") "\n "
-                                                                                               "*:"
-                                                                                               "\n"
-                                                                                               "0."
-                                                                                               "5."
-                                                                                               "0 "
-                                                                                               "mof"
-                                                                                               "ed"
-                                                                                               "\n"
-                                                                                               " al"
-                                                                                               "l:"
-                                                                                               " " AT("/dev/infiniband/rdma_cm") " " AT(
-                                                                                                   "/dev/infiniband/uverbs0") "\n *:\n");
+                                                                                     " " AT(
+                                                                                         "/dev/"
+                                                                                         "nvidia"
+                                                                                         "-fs10") " " AT("/dev/nvidia-fs2") " " AT("/et"
+                                                                                                                                   "c/"
+                                                                                                                                   "cuf"
+                                                                                                                                   "ile"
+                                                                                                                                   ".js"
+                                                                                                                                   "on") "\n "
+                                                                                                                                         "*:"
+                                                                                                                                         "\n"
+                                                                                                                                         "0."
+                                                                                                                                         "5."
+                                                                                                                                         "0 "
+                                                                                                                                         "mof"
+                                                                                                                                         "ed"
+                                                                                                                                         "\n"
+                                                                                                                                         " al"
+                                                                                                                                         "l:"
+                                                                                                                                         " " AT("/dev/infiniband/rdma_cm") " " AT(
+                                                                                                                                             "/dev/infiniband/uverbs0") "\n *:\n");
     fixture_host_done(&f);
     survey_unref(s);
 }
