@@ -22,7 +22,7 @@ struct walk {
 static bool put(char *to, size_t size, const char *a, const char *b)
 {
     char text[PATH_MAX];
-    int n = snprintf(text, sizeof text, "%s%s", a, b);
+    int n = a && b ? snprintf(text, sizeof text, "%s%s", a, b) : -1;
     if (n < 0 || (size_t)n >= sizeof text || (size_t)n >= size)
         return false;
     memcpy(to, text, (size_t)n + 1);
