@@ -46,7 +46,8 @@ int error_errno_(struct error *err, int sys, const char *fmt, ...) printf_like(3
  * NULL). */
 int error_wrap_(struct error *err, const char *fmt, ...) printf_like(2, 3);
 
-/* The compiler is told that these never return 0, so that it knows what a failed call leaves unset. */
+/* The compiler is told that these never return 0, so that it knows what a failed call leaves unset.
+ */
 #define error_negative_(call)                                                                      \
     ({                                                                                             \
         int error_r_ = (call);                                                                     \
@@ -54,9 +55,9 @@ int error_wrap_(struct error *err, const char *fmt, ...) printf_like(2, 3);
             __builtin_unreachable();                                                               \
         error_r_;                                                                                  \
     })
-#define error_set(...) error_negative_(error_set_(__VA_ARGS__))
+#define error_set(...)   error_negative_(error_set_(__VA_ARGS__))
 #define error_errno(...) error_negative_(error_errno_(__VA_ARGS__))
-#define error_wrap(...) error_negative_(error_wrap_(__VA_ARGS__))
+#define error_wrap(...)  error_negative_(error_wrap_(__VA_ARGS__))
 
 /* Lower-case word of a code ("not-found"); never NULL. */
 const char *error_code_name(enum error_code code);
