@@ -203,6 +203,65 @@ static void old_pod_confirms_nothing(void **state)
     ledger_free(l);
 }
 
+/* Facts that were read before the grant, but arrive after it, show the device's pod before. */
+static void late_facts_confirm_nothing(void **state)
+{
+    struct ledger *l = open_memory();
+    struct error err;
+    struct facts f;
+    assert_int_equal(grant(l, "nvidia.com/gpu", GPU_A, GPU_A, GPU_A, 10 * S, &err), 0);
+    facts_init(&f, 9 * S);
+    facts_add(&f, "nvidia.com/gpu", GPU_A, "pod-before");
+    ledger_seen(l, &f.in_use, 11 * S);
+    facts_init(&f, 12 * S);
+    ledger_seen(l, &f.in_use, 12 * S);
+    assert_false(may(l, "other.com/gpu", false, GPU_A, GPU_A));
+    ledger_free(l);
+}
+
+static void podresources_alone_frees_nothing(void **state)
+{
+    struct ledger *l = open_memory();
+    struct facts f;
+    facts_init(&f, S);
+    facts_add(&f, "nvidia.com/gpu", GPU_A, "pod-1");
+    ledger_seen(l, &f.in_use, S);
+    facts_init(&f, 2 * S);
+    f.in_use.checkpoint_read = false;
+    struct device_use *u = facts_add(&f, "nvidia.com/gpu", GPU_B, "");
+    u->from_checkpoint = false;
+    u->from_podresources = true;
+    assert_true(ledger_seen(l, &f.in_use, 2 * S));
+    assert_false(may(l, "other.com/gpu", false, GPU_A, GPU_A));
+    assert_false(may(l, "other.com/gpu", false, GPU_B, GPU_B)); /* and adds */
+    facts_init(&f, 3 * S);
+    assert_true(ledger_seen(l, &f.in_use, 3 * S));
+    assert_true(may(l, "other.com/gpu", false, GPU_A, GPU_A));
+    assert_true(may(l, "other.com/gpu", false, GPU_B, GPU_B));
+    ledger_free(l);
+}
+
+/* Many shares, taken back one by one in another order. */
+static void thousands_of_shares(void **state)
+{
+    enum { N = 5000 };
+    struct ledger *l = open_memory();
+    struct error err;
+    struct one o;
+    for (int i = 0; i < N; i++) {
+        auto_free char *id = x_printf(GPU_A "::%d", i * 7);
+        assert_int_equal(grant(l, "nvidia.com/gpu", id, GPU_A, GPU_A, S, &err), 0);
+    }
+    assert_int_equal(ledger_grants(l), N);
+    for (int i = 0; i < N; i++) {
+        auto_free char *id = x_printf(GPU_A "::%d", (i * 3331 % N) * 7);
+        ledger_grant_undo(l, one(&o, "nvidia.com/gpu", id, GPU_A, GPU_A));
+        assert_int_equal(ledger_grants(l), N - 1 - i);
+    }
+    assert_true(may(l, "other.com/gpu", false, GPU_A, GPU_A));
+    ledger_free(l);
+}
+
 static void undo_takes_back_what_was_granted(void **state)
 {
     struct ledger *l = open_memory();
@@ -605,7 +664,99 @@ static void remembers_the_last_form(void **state)
     remove_dir(dir);
 }
 
+/* What changes while a text is being written is not taken for written. */
+static void change_during_a_write(void **state)
+{
+    struct error err;
+    char *dir = temp_dir();
+    struct ledger *l = open_at(dir, OWNER_DEVICE_PLUGIN, NULL);
+    ledger_survey(l, &help_survey);
+    auto_free char *text = ledger_pending_text(l);
+    assert_non_null(text);
+    assert_int_equal(ledger_handover_start(l, GPU_A, OWNER_DRA, S, &err), 0);
+    assert_null(ledger_pending_text(l));
+    ledger_written(l, 0, NULL);
+    auto_free char *next = ledger_pending_text(l);
+    assert_non_null(next);
+    assert_non_null(strstr(next, "draining"));
+    ledger_written(l, 0, NULL);
+    assert_null(ledger_pending_text(l));
+    ledger_written(l, 0, NULL); /* a report too many changes nothing */
+    assert_null(ledger_pending_text(l));
+    ledger_free(l);
+    remove_dir(dir);
+}
+
+/* Forms of parts in use stay written down beside each other. */
+static void remembers_all_parts(void **state)
+{
+    struct error err;
+    char *dir = temp_dir();
+    struct ledger *l = open_at(dir, OWNER_DEVICE_PLUGIN, NULL);
+    ledger_survey(l, &help_survey);
+    assert_int_equal(grant(l, "nvidia.com/mig-1g.10gb", MIG_0, MIG_0, GPU_B, S, &err), 0);
+    assert_int_equal(grant(l, "nvidia.com/mig-2g.20gb", MIG_1, MIG_1, GPU_B, S, &err), 0);
+    auto_free char *text = ledger_pending_text(l);
+    assert_non_null(strstr(text, MIG_0));
+    assert_non_null(strstr(text, MIG_1));
+    ledger_free(l);
+    remove_dir(dir);
+}
+
 /* ---- owners ---- */
+
+static void see(struct ledger *l, int64_t began_ns, bool checkpoint, const char *held)
+{
+    struct facts f;
+    facts_init(&f, began_ns);
+    f.in_use.checkpoint_read = checkpoint;
+    if (held)
+        facts_add(&f, "nvidia.com/gpu", held, "pod-1")->from_podresources = true;
+    ledger_seen(l, &f.in_use, began_ns);
+}
+
+/* Each step of a hand-over waits for what it needs. */
+static void hand_over_waits(void **state)
+{
+    struct error err;
+    char *dir = temp_dir();
+    struct ledger *l = open_at(dir, OWNER_DEVICE_PLUGIN, NULL);
+    ledger_survey(l, &help_survey);
+    int64_t t = host_mono_ns(&host) + S;
+    assert_int_equal(ledger_handover_start(l, GPU_A, OWNER_DRA, t, &err), 0);
+    see(l, t + 11 * S, true, NULL);
+    see(l, t + 12 * S, true, NULL);
+    assert_false(ledger_tick(l, t + 13 * S)); /* "draining" is not on disk yet */
+    assert_int_equal(write_out(l), 0);
+    see(l, t + 14 * S, false, GPU_A); /* pod-resources alone: in use after all */
+    assert_false(ledger_tick(l, t + 15 * S));
+    assert_int_equal(ledger_owner(l, GPU_A), OWNER_DRAINING);
+    see(l, t + 16 * S, true, GPU_A);
+    see(l, t + 17 * S, true, NULL);
+    assert_false(ledger_tick(l, t + 18 * S)); /* once is not twice */
+    see(l, t + 19 * S, true, NULL);
+    assert_true(ledger_tick(l, t + 20 * S));
+    /* The new owner counts once it is written, not when an older text is. */
+    assert_int_equal(ledger_handover_start(l, GPU_B, OWNER_DRA, t + 20 * S, &err), 0);
+    auto_free char *both = ledger_pending_text(l);
+    assert_non_null(both);
+    see(l, t + 40 * S, true, NULL);
+    see(l, t + 41 * S, true, NULL);
+    assert_int_equal(ledger_owner(l, GPU_A), OWNER_DRAINING);
+    ledger_written(l, 0, NULL);
+    assert_int_equal(ledger_owner(l, GPU_A), OWNER_DRA);
+    /* Something else is on its way to the disk while the owner of B changes. */
+    assert_int_equal(ledger_handover_start(l, GPU_A, OWNER_NONE, t + 42 * S, &err), 0);
+    auto_free char *older = ledger_pending_text(l);
+    assert_non_null(older);
+    assert_true(ledger_tick(l, t + 42 * S));
+    ledger_written(l, 0, NULL);
+    assert_int_equal(ledger_owner(l, GPU_B), OWNER_DRAINING);
+    assert_int_equal(write_out(l), 0);
+    assert_int_equal(ledger_owner(l, GPU_B), OWNER_DRA);
+    ledger_free(l);
+    remove_dir(dir);
+}
 
 static void hand_over(void **state)
 {
@@ -788,7 +939,8 @@ static void every_allocation_of_the_reader(void **state)
         int r = ledger_open(&host, dir, OWNER_NONE, &l, NULL, &err);
         through = mem_fail_at(0) < k;
         assert_int_equal(r, 0);
-        /* The reader may do without the memory; it must never take half a ledger for a whole one. */
+        /* The reader may do without the memory; it must never take half a ledger for a whole one.
+         */
         assert_true(!through || !ledger_damaged(l));
         if (!ledger_damaged(l)) {
             assert_int_equal(ledger_owner(l, GPU_B), OWNER_DEVICE_PLUGIN);
@@ -806,6 +958,9 @@ int main(void)
         cmocka_unit_test(grant_life),
         cmocka_unit_test(confirmed_grant_ends_with_its_pod),
         cmocka_unit_test(old_pod_confirms_nothing),
+        cmocka_unit_test(late_facts_confirm_nothing),
+        cmocka_unit_test(podresources_alone_frees_nothing),
+        cmocka_unit_test(thousands_of_shares),
         cmocka_unit_test(undo_takes_back_what_was_granted),
         cmocka_unit_test(grants_are_all_or_nothing),
         cmocka_unit_test(facts_before_the_survey),
@@ -816,7 +971,10 @@ int main(void)
         cmocka_unit_test(wrong_type_of_file),
         cmocka_unit_test(formats_there_were),
         cmocka_unit_test(remembers_the_last_form),
+        cmocka_unit_test(change_during_a_write),
+        cmocka_unit_test(remembers_all_parts),
         cmocka_unit_test(hand_over),
+        cmocka_unit_test(hand_over_waits),
         cmocka_unit_test(hand_over_refused_and_taken_back),
         cmocka_unit_test(directory_that_cannot_be_made),
         cmocka_unit_test(directory_that_vanishes),
