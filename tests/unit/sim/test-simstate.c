@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 
 #include "data/json.h"
 #include "sim/elf_file.h"
@@ -342,6 +343,39 @@ static void test_show_is_json(void **state)
     lab_remove(&l);
 }
 
+/* The host's own nvidia-smi asks the library as any client. */
+static void test_nvidia_smi(void **state)
+{
+    static const struct {
+        const char *arguments, *says;
+        int status;
+    } cases[] = {
+        { "-L", "GPU 2: NVIDIA H100 80GB HBM3 (UUID: GPU-01000100-0000-0000-0000-000000000002)\n",
+          0 },
+        { "--query-gpu=index,uuid,memory.total --format=csv,noheader,nounits -i 1",
+          "1, GPU-01000100-0000-0000-0000-000000000001, 81920\n", 0 },
+        { "--query-gpu=nonsense --format=csv", "\"nonsense\" is not a valid field", 2 },
+        { "-i 9 -L", "No devices were found", 6 },
+        { "-i 0 -pm 0", "Changed the setting of GPU 0", 0 },
+        { "--frobnicate", "does not know \"--frobnicate\"", 2 },
+    };
+    struct lab l;
+    lab_make(&l, (struct sim_create){ .profile = "h100" });
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char command[256], out[4096];
+        snprintf(command, sizeof(command), "%s/run/nvidia/driver/usr/bin/nvidia-smi %s 2>&1", l.dir,
+                 cases[i].arguments);
+        FILE *f = popen(command, "r");
+        assert_non_null(f);
+        out[fread(out, 1, sizeof(out) - 1, f)] = 0;
+        int status = pclose(f);
+        if (WEXITSTATUS(status) != cases[i].status || !strstr(out, cases[i].says))
+            fail_msg("nvidia-smi %s: status %d, \"%s\"", cases[i].arguments, WEXITSTATUS(status),
+                     out);
+    }
+    lab_remove(&l);
+}
+
 static void test_reboot(void **state)
 {
     struct lab l;
@@ -404,6 +438,7 @@ int main(void)
         cmocka_unit_test(test_set_refuses_what_it_does_not_understand),
         cmocka_unit_test(test_set_understands),
         cmocka_unit_test(test_show_is_json),
+        cmocka_unit_test(test_nvidia_smi),
         cmocka_unit_test(test_reboot),
         cmocka_unit_test(test_strange_state_files),
         cmocka_unit_test(test_hiding_in_strange_bytes),
