@@ -296,6 +296,19 @@ int sim_kubelet_restart(struct sim_kubelet *k, struct error *err)
     return sim_kubelet_start(k, err);
 }
 
+void sim_kubelet_drop(struct sim_kubelet *k)
+{
+    for (struct sim_endpoint *e = k->endpoints; e; e = e->next)
+        sim_endpoint_lost(e, "kubelet closes the connection");
+}
+
+void sim_kubelet_behave(struct sim_kubelet *k, int64_t register_ms, const char *refuse)
+{
+    k->register_ms = register_ms;
+    free(k->refuse);
+    k->refuse = refuse && refuse[0] ? x_strdup(refuse) : NULL;
+}
+
 static int prepare(struct sim_kubelet *k, struct error *err)
 {
     auto_free char *lister = x_printf("%s/pod-resources", k->dir);
@@ -359,6 +372,7 @@ void sim_kubelet_free(struct sim_kubelet *k)
     free(k->dir);
     free(k->plugin_dir);
     free(k->cgroup_dir);
+    free(k->refuse);
     free(k);
 }
 

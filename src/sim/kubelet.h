@@ -42,6 +42,12 @@ void sim_kubelet_stop(struct sim_kubelet *k);
 int sim_kubelet_start(struct sim_kubelet *k, struct error *err) must_check;
 int sim_kubelet_restart(struct sim_kubelet *k, struct error *err) must_check; /* both */
 
+/* Kubelet's side closes its connections to the plugins; its own socket stays. */
+void sim_kubelet_drop(struct sim_kubelet *k);
+/* How Register is answered from now on: so many milliseconds later (0: at once), and, unless NULL
+ * or "", with this error text. */
+void sim_kubelet_behave(struct sim_kubelet *k, int64_t register_ms, const char *refuse);
+
 /* Resources with their devices, pods with theirs. */
 void sim_kubelet_status(const struct sim_kubelet *k, struct buf *out_json);
 /* What happened since event number `after` (0: all that is kept): registrations, lists, grants, …

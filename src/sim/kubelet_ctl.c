@@ -5,7 +5,8 @@
  *   {"do":"admit","pod":"ns/name","container":"c","resource":"nvidia.com/gpu","n":1}
  *   {"do":"end","pod":"ns/name"}   {"do":"status"}   {"do":"events","after":0}
  *   {"do":"wait","resource":"nvidia.com/gpu","capacity":8,"allocatable":8,"ms":10000}
- *   {"do":"stop"}   {"do":"start"}   {"do":"restart"}   {"do":"quit"}
+ *   {"do":"stop"}   {"do":"start"}   {"do":"restart"}   {"do":"drop"}   {"do":"quit"}
+ *   {"do":"behave","register_ms":8000,"refuse":"text"}   (0 and "": as it should be)
  * An answer has "ok"; when false, "error" says why; else "answer" has what was asked for.
  */
 #include <errno.h>
@@ -245,6 +246,25 @@ static int do_restart(struct peer *p, const struct value *v, struct error *err)
     return r;
 }
 
+static int do_drop(struct peer *p, const struct value *v, struct error *err)
+{
+    (void)v, (void)err;
+    sim_kubelet_drop(p->ctl->k);
+    answer_ok(p, "{}");
+    return 0;
+}
+
+static int do_behave(struct peer *p, const struct value *v, struct error *err)
+{
+    int64_t ms = number(v, "register_ms", 0);
+    if (ms < 0 || ms > 600000)
+        return error_set(err, ERR_INVALID, 0, "register_ms %lld must be from 0 to 600000",
+                         (long long)ms);
+    sim_kubelet_behave(p->ctl->k, ms, value_text(value_get(v, "refuse"), NULL));
+    answer_ok(p, "{}");
+    return 0;
+}
+
 static int do_quit(struct peer *p, const struct value *v, struct error *err)
 {
     (void)v, (void)err;
@@ -260,7 +280,8 @@ static const struct {
 } requests[] = {
     { "admit", do_admit },   { "end", do_end },         { "status", do_status },
     { "events", do_events }, { "wait", do_wait },       { "stop", do_stop },
-    { "start", do_start },   { "restart", do_restart }, { "quit", do_quit },
+    { "start", do_start },   { "restart", do_restart }, { "drop", do_drop },
+    { "behave", do_behave }, { "quit", do_quit },
 };
 
 static void handle(struct peer *p, struct str line)
@@ -282,7 +303,7 @@ static void handle(struct peer *p, struct str line)
         return;
     }
     auto_free char *text = x_printf("unknown request \"%s\": admit, end, status, events, wait, "
-                                    "stop, start, restart and quit are known",
+                                    "stop, start, restart, drop, behave and quit are known",
                                     what);
     answer_error(p, text);
 }

@@ -45,6 +45,7 @@ struct sim_endpoint {
     struct grpc_client *client;
     struct grpc_call *registering; /* the Register call that waits for us; NULL once answered */
     bool established, dead;
+    bool refused; /* only waits to be told so */
     bool preferred, pre_start;
     int64_t deadline_ns;
     struct timer again;
@@ -99,6 +100,9 @@ struct sim_kubelet {
     int64_t grace_ms, began_ns;
     void *arg;
     void (*changed)(void *arg, const char *resource, size_t capacity, size_t allocatable);
+
+    int64_t register_ms;
+    char *refuse; /* NULL: Register is answered as it should be */
 
     struct grpc_server *registration, *pod_resources; /* NULL while stopped */
     struct sim_resource *resources;                   /* sorted by name */

@@ -53,11 +53,15 @@ void sim_register(struct grpc_call *call, struct str request, void *arg)
     e->file = x_strdup(file);
     e->path = x_printf("%s/%s", k->plugin_dir, file);
     e->registering = call;
-    e->deadline_ns = host_mono_ns(&k->host) + (int64_t)SIM_DIAL_MS * 1000000;
+    e->refused = k->refuse != NULL;
+    e->deadline_ns = host_mono_ns(&k->host) + (k->register_ms + SIM_DIAL_MS) * 1000000;
     timer_init(&e->again, k->loop, dial, e);
     e->next = k->endpoints;
     k->endpoints = e;
-    dial(e);
+    if (k->register_ms || e->refused)
+        timer_set(&e->again, k->register_ms);
+    else
+        dial(e);
 }
 
 void sim_register_cancelled(struct grpc_call *call, void *arg)
@@ -245,6 +249,10 @@ static void dial(void *arg)
 {
     struct sim_endpoint *e = arg;
     struct error err;
+    if (e->refused) {
+        sim_endpoint_lost(e, e->k->refuse ? e->k->refuse : "refused");
+        return;
+    }
     grpc_client_free(steal(e->client));
     int r = grpc_client_new(e->k->loop, e->path, closed, e, &e->client, &err);
     if (r == 0)

@@ -586,6 +586,30 @@ static void test_plugin_goes(void **state)
     assert_int_equal(0, t.capacity);
 }
 
+static void test_drop(void **state)
+{
+    (void)state;
+    register_well();
+    sim_kubelet_drop(t.kubelet);
+    assert_int_equal(0, t.allocatable);
+    run_for(20);
+    assert_null(t.stream); /* the plugin sees it */
+    register_well();
+    assert_int_equal(3, t.allocatable);
+}
+
+static void test_behave(void **state)
+{
+    (void)state;
+    sim_kubelet_behave(t.kubelet, 30, "not now");
+    register_as("v1beta1", RES, "fake.sock");
+    assert_int_equal(GRPC_UNKNOWN, t.status);
+    assert_string_equal("not now", t.text);
+    sim_kubelet_behave(t.kubelet, 30, NULL);
+    register_well();
+    assert_int_equal(3, t.allocatable);
+}
+
 static void test_second_registration_replaces_the_first(void **state)
 {
     (void)state;
@@ -687,6 +711,8 @@ int main(void)
         TEST(test_restart),
         TEST(test_restart_with_broken_checkpoint),
         TEST(test_plugin_goes),
+        TEST(test_drop),
+        TEST(test_behave),
         TEST(test_second_registration_replaces_the_first),
         TEST(test_control_socket),
     };
