@@ -77,7 +77,9 @@ int grpc_server_new(struct loop *l, const char *path, mode_t mode,
 /* Stops accepting, sends GOAWAY, lets open unary calls end for at most `ms`, then calls done()
  * (once, on the loop). Unlinks the socket only if it is still ours (same inode). */
 void grpc_server_drain(struct grpc_server *s, int64_t ms, void (*done)(void *arg), void *arg);
-void grpc_server_free(struct grpc_server *s); /* at once; unlinks as above */
+/* At once; unlinks as above. No call-back any more, `cancelled` neither: calls still open are gone.
+ * Allowed inside of a call-back. NULL allowed. */
+void grpc_server_free(struct grpc_server *s);
 bool grpc_server_socket_ours(
     const struct grpc_server *s); /* false once the file was deleted or replaced by somebody */
 size_t grpc_server_connections(const struct grpc_server *s);
@@ -98,12 +100,16 @@ pid_t grpc_call_peer_pid(const struct grpc_call *call); /* SO_PEERCRED; 0 if unk
 
 struct grpc_client; /* one connection to one unix socket */
 
-/* Starts to connect; never blocks. `:authority: localhost`. closed() is called once when the
- * connection ends or cannot be made (not after grpc_client_free). */
+/* Starts to connect; never blocks. `:authority: localhost`. A socket that does not exist
+ * (ERR_NOT_FOUND) or that nobody listens on (ERR_UNAVAILABLE with sys ECONNREFUSED: also for a
+ * moment between a server's bind and its listen, so try again soon) is told at once, by the return
+ * value. Later closed() is called once when the connection ends (not after grpc_client_free); open
+ * calls have heard UNAVAILABLE before. */
 int grpc_client_new(struct loop *l, const char *path,
                     void (*closed)(void *arg, const struct error *why), void *arg,
                     struct grpc_client **ret, struct error *err) must_check;
-void grpc_client_free(struct grpc_client *c); /* NULL allowed; open calls get no call-back */
+/* NULL allowed; open calls get no call-back; allowed inside of any call-back. */
+void grpc_client_free(struct grpc_client *c);
 
 /* Unary: done() exactly once with a status and, when GRPC_OK, the message; text is the peer's
  * grpc-message, percent-decoded, or ours. timeout_ms is sent as grpc-timeout and kept here. done

@@ -41,7 +41,7 @@ struct world {
 static int setup(void **state)
 {
     struct world *w = x_alloc(sizeof *w);
-    strcpy(w->base, "/tmp/mete-dirwatch-XXXXXX");
+    snprintf(w->base, sizeof w->base, "/tmp/mete-dirwatch-XXXXXX");
     assert_non_null(mkdtemp(w->base));
     snprintf(w->dir, sizeof w->dir, "%s/d", w->base);
     assert_int_equal(loop_new(&w->loop, NULL), 0);
@@ -166,7 +166,7 @@ static void not_there_yet(void **state)
 static void neither_is_its_parent(void **state)
 {
     struct world *w = *state;
-    strcat(w->dir, "/deeper");
+    snprintf(w->dir, sizeof w->dir, "%s/d/deeper", w->base);
     begin(w);
     auto_free char *up = x_printf("%s/d", w->base);
     assert_int_equal(mkdir(up, 0700), 0);
@@ -295,7 +295,7 @@ static void odd_paths(void **state)
     assert_int_equal(dirwatch_new(w->loop, "/", 20, &ev, &w->watch, &err), 0);
     assert_false(dirwatch_polling(w->watch));
     dirwatch_free(w->watch);
-    strcat(w->dir, "//");
+    snprintf(w->dir, sizeof w->dir, "%s/d//", w->base);
     begin(w);
     make(w);
     assert_true(saw(w, "[*]"));

@@ -41,7 +41,7 @@ static int setup(void **state)
     seams = host_seams_real;
     seams.fsync = slow_fsync;
     slow = full = false;
-    strcpy(w->dir, "/tmp/mete-disk-XXXXXX");
+    snprintf(w->dir, sizeof w->dir, "/tmp/mete-disk-XXXXXX");
     assert_non_null(mkdtemp(w->dir));
     w->dirfd = open(w->dir, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
     assert_int_equal(loop_new(&w->loop, NULL), 0);

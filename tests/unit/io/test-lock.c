@@ -17,7 +17,7 @@ static char dir[] = "/tmp/mete-lock-XXXXXX", path[64];
 
 static int setup(void **state)
 {
-    strcpy(dir, "/tmp/mete-lock-XXXXXX");
+    snprintf(dir, sizeof dir, "/tmp/mete-lock-XXXXXX");
     assert_non_null(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/agent.lock", dir);
     return 0;
@@ -36,7 +36,8 @@ static void one_holder(void **state)
     struct error err;
     assert_int_equal(lock_try(path, &a, &err), 0);
     assert_true(pread(a, text, sizeof text - 1, 0) > 0);
-    assert_int_equal(atol(text), getpid());
+    snprintf(want, sizeof want, "%d\n", (int)getpid());
+    assert_string_equal(text, want);
     assert_int_equal(lock_try(path, &b, &err), -ERR_CONFLICT);
     snprintf(want, sizeof want, "process %d holds it", (int)getpid());
     assert_non_null(strstr(err.text, want));

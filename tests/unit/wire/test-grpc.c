@@ -107,7 +107,7 @@ static int setup(void **state)
 {
     struct world *w = x_alloc(sizeof *w);
     struct error err;
-    strcpy(w->dir, "/tmp/mete-grpc-XXXXXX");
+    snprintf(w->dir, sizeof w->dir, "/tmp/mete-grpc-XXXXXX");
     assert_non_null(mkdtemp(w->dir));
     snprintf(w->path, sizeof w->path, "%s/s.sock", w->dir);
     assert_int_equal(loop_new(&w->loop, &err), 0);
