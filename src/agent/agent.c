@@ -493,7 +493,7 @@ static int set_up(struct agent *a, struct error *err)
         .root = opts_text(&a->opts, "host-root"),
         .driver_root = a->config->driver_root,
         .driver_root_view = view->source == OPT_FROM_DEFAULT ? NULL : view->text,
-        .dev_root = a->config->dev_root,
+        .dev_root = opts_text(&a->opts, "dev-root"),
     };
     resolve_paths(a);
     int r = host_init(&a->host, &host, err);

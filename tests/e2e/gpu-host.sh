@@ -13,7 +13,7 @@ xz -T4 -dc "$PACK/k8s.xz" > "$W/bin/k8s"; xz -dc "$PACK/rest.tar.xz" | tar x -C 
 for p in kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$W/bin/k8s" $p > "$W/bin/$p"; done
 chmod +x "$W"/bin/*; export PATH="$W/bin:$PATH"
 "$HERE/up.sh" "$W/bin" "$W/s"
-L=/lib/x86_64-linux-gnu; files=(/lib64/ld-linux-x86-64.so.2:/lib64/ld-linux-x86-64.so.2)
+L=/lib/x86_64-linux-gnu; files=("$HERE/gpu-probe" /lib64/ld-linux-x86-64.so.2:/lib64/ld-linux-x86-64.so.2)
 for l in libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1; do files+=("$L/$l:$L/$l"); done
 "$HERE/image.sh" "$W/image.tar" "${files[@]}"
 "$HERE/node-up.sh" "$W/bin" "$W/s" "$W/image.tar"
