@@ -57,6 +57,7 @@ nv_return lib_take(const char *call, uint32_t number, nv_device *ret);
 uint32_t lib_count(void);                       /* gpus of this session */
 bool lib_number(uint32_t index, uint32_t *ret); /* the gpu behind an index */
 uint32_t lib_index(uint32_t number);
+uint64_t lib_energy(const struct lib_view *v); /* mJ since the driver's load or the gpu's reset */
 bool lib_lost(uint32_t number, const struct sim_gpu *g);
 
 void lib_read_gpu(uint32_t number, struct sim_gpu *ret);

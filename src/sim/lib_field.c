@@ -78,10 +78,7 @@ static nv_return deprecated(const struct lib_view *v, uint32_t scope, uint64_t *
 
 static nv_return energy(const struct lib_view *v, uint32_t scope, uint64_t *ret)
 {
-    int64_t loaded;
-    sim_read_member(lib_map(), loaded_ns, &loaded);
-    *ret = v->gpu.energy_mj +
-           (uint64_t)MAX((sim_now_ns() - loaded) / 1000000, 0) * v->gpu.power_mw / 1000;
+    *ret = lib_energy(v);
     return NV_OK;
 }
 

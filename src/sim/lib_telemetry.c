@@ -211,16 +211,21 @@ nv_return nvmlDeviceGetPowerManagementLimitConstraints(nv_device d, unsigned *mi
     return NV_OK;
 }
 
+uint64_t lib_energy(const struct lib_view *v)
+{
+    int64_t loaded;
+    sim_read_member(lib_map(), loaded_ns, &loaded);
+    int64_t ms = (sim_now_ns() - MAX(loaded, v->gpu.energy_from_ns)) / 1000000;
+    return v->gpu.energy_mj + (uint64_t)MAX(ms, 0) * v->gpu.power_mw / 1000;
+}
+
 nv_return nvmlDeviceGetTotalEnergyConsumption(nv_device d, unsigned long long *mj)
 {
     struct lib_view v;
     nv_return r = lib_whole(__func__, d, mj != NULL, &v);
     if (r != NV_OK)
         return r;
-    int64_t loaded;
-    sim_read_member(lib_map(), loaded_ns, &loaded);
-    int64_t ms = (sim_now_ns() - loaded) / 1000000;
-    *mj = v.gpu.energy_mj + (uint64_t)MAX(ms, 0) * v.gpu.power_mw / 1000;
+    *mj = lib_energy(&v);
     return NV_OK;
 }
 

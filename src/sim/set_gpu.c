@@ -111,6 +111,8 @@ static int change_reset(struct set *s)
     g->ecc_current = g->ecc_pending;
     g->remap_pending = 0;
     g->resets++;
+    g->energy_mj = 0;
+    g->energy_from_ns = sim_now_ns();
     memset(g->clients, 0, sizeof(g->clients));
     for (uint32_t l = 0; l < g->n_links; l++)
         g->links[l].active = g->links[l].remote_type != NV_REMOTE_UNKNOWN;

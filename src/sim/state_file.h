@@ -94,7 +94,9 @@ struct sim_gpu {
 
     uint32_t power_mw, power_limit_mw, has_power_limit, temperature, memory_temperature, has_fan;
     uint32_t util_gpu, util_memory, sm_clock, sm_clock_max, memory_clock, pstate;
-    uint64_t clock_reasons, energy_mj;
+    uint64_t clock_reasons, energy_mj; /* energy: what the counter began with */
+    int64_t
+        energy_from_ns; /* when it began: the last reset; earlier than the driver's load: then */
     uint32_t pcie_generation, pcie_generation_max, pcie_width, pcie_width_max, pcie_replays;
     uint32_t recovery_action, event_mask;
     uint32_t multiprocessors, copy_engines;
