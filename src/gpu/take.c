@@ -196,19 +196,18 @@ static const struct gpu *lowest_missing(const struct work *w, bool only_in_proc)
     return lowest;
 }
 
-/* Within a session NVML does not renumber: the index tells. Over sessions the address does, since
- * NVML numbers by address. */
+/* Within a session NVML does not renumber, and over sessions only when their number changes: the
+ * index tells. Else the address is the best guess, since most drivers number by it. */
 static const struct gpu *known_missing(const struct work *w, const struct gpu *lost)
 {
     const struct survey *b = w->t->before;
-    if (!w->t->own) {
-        const struct gpu *g = lowest_missing(w, true);
-        return g ? g : lowest_missing(w, false);
-    }
-    for (size_t i = 0; b && i < b->n_gpus; i++)
+    for (size_t i = 0; b && (w->t->own || w->s->n_gpus >= b->n_gpus) && i < b->n_gpus; i++)
         if (b->gpus[i].index == lost->index && !listed_uuid(w, b->gpus[i].uuid))
             return &b->gpus[i];
-    return NULL;
+    if (w->t->own)
+        return NULL;
+    const struct gpu *g = lowest_missing(w, true);
+    return g ? g : lowest_missing(w, false);
 }
 
 static const struct proc_gpu *pci_missing(const struct work *w)

@@ -17,114 +17,15 @@
 #include "fake.h"
 #include "gpu/bytes.h"
 #include "gpu/protocol.h"
-#include "gpu/worker.h"
-#include "io/loop.h"
-
-struct bench {
-    struct fake f;
-    struct loop *loop;
-    struct gpu_worker *w;
-    struct gpu_worker_config config;
-    struct timer limit;
-
-    struct survey *last;
-    size_t surveys, events, states, notes;
-    struct gpu_event event, failed; /* the last one, the last failure */
-    size_t xids;
-    enum driver_state state;
-    bool stale;
-    char why[640], first_why[640];
-    bool (*until)(struct bench *b);
-};
-
-static void look(struct bench *b)
-{
-    if (b->until && b->until(b))
-        loop_stop(b->loop, 1);
-}
-
-static void surveyed(void *arg, struct survey *s)
-{
-    struct bench *b = arg;
-    survey_unref(b->last);
-    b->last = survey_ref(s);
-    b->surveys++;
-    look(b);
-}
-
-static void event(void *arg, const struct gpu_event *e)
-{
-    struct bench *b = arg;
-    b->event = *e;
-    if (e->kind == GPU_EVENT_WAIT_FAILED)
-        b->failed = *e;
-    b->xids += e->kind == GPU_EVENT_XID;
-    b->events++;
-    look(b);
-}
-
-static void state(void *arg, enum driver_state s, bool stale, const char *why)
-{
-    struct bench *b = arg;
-    b->state = s;
-    b->stale = stale;
-    snprintf(b->why, sizeof b->why, "%s", why);
-    b->states++;
-    look(b);
-}
-
-static void note(void *arg, const char *text)
-{
-    struct bench *b = arg;
-    b->notes++;
-}
-
-static void too_late(void *arg)
-{
-    struct bench *b = arg;
-    loop_stop(b->loop, 0);
-}
-
-/* Runs until the condition holds; false after ten seconds. */
-static bool wait_for(struct bench *b, bool (*until)(struct bench *b))
-{
-    if (until(b))
-        return true;
-    b->until = until;
-    timer_set(&b->limit, 10000);
-    int r = loop_run(b->loop);
-    timer_stop(&b->limit);
-    b->until = NULL;
-    if (!r)
-        print_error("surveys %zu, events %zu, state %s%s: %s\n", b->surveys, b->events,
-                    driver_state_name(b->state), b->stale ? " stale" : "", b->why);
-    return r;
-}
+#include "worker-bench.h"
 
 static void prepare(struct bench *b, const char *words)
 {
-    struct error err;
     *b = (struct bench){ 0 };
     fake_begin(&b->f, FAKE_NVML);
     fake_set(&b->f, words);
-    if (loop_new(&b->loop, &err) < 0)
-        abort();
-    timer_init(&b->limit, b->loop, too_late, b);
-    b->config = (struct gpu_worker_config){
-        .host = &b->f.host,
-        .call_timeout_ms = 3000,
-        .restart_ms = 20,
-        .restart_max_ms = 200,
-        .recheck_ms = 20,
-        .reap_ms = 500,
-        .poll_ms = 50,
-        .watch_events = true,
-        .arg = b,
-        .surveyed = surveyed,
-        .event = event,
-        .state = state,
-        .note = note,
-    };
+    b->host = &b->f.host;
+    bench_config(b);
 }
 
 static void begin(struct bench *b, const char *words)
@@ -137,10 +38,7 @@ static void begin(struct bench *b, const char *words)
 
 static void end(struct bench *b)
 {
-    gpu_worker_free(b->w);
-    timer_done(&b->limit);
-    loop_free(b->loop);
-    survey_unref(b->last);
+    bench_done(b);
     fake_end(&b->f);
     unsetenv("METE_SIM_EVIL");
 }
@@ -182,20 +80,6 @@ static bool has_xid(struct bench *b)
 {
     return b->xids > 0;
 }
-static bool never(struct bench *b)
-{
-    return false;
-}
-
-/* Lets the loop run for a while. */
-static void run_for(struct bench *b, int64_t ms)
-{
-    b->until = never;
-    timer_set(&b->limit, ms);
-    loop_run(b->loop);
-    b->until = NULL;
-}
-
 /* ---- the usual ---- */
 
 static void survey_and_events(void **st)
@@ -271,6 +155,12 @@ static bool has_one_part(struct bench *b)
     return b->last && b->last->gpus[0].n_parts == 1;
 }
 
+/* A survey by a worker that has taken no other. */
+static bool restarted(struct bench *b)
+{
+    return b->surveys > 2 && b->last->serial == 1;
+}
+
 static void mig_by_directory(void **st)
 {
     struct bench b;
@@ -293,8 +183,8 @@ static void mig_by_directory(void **st)
     pid_t pid = gpu_worker_pid(b.w);
     fake_set(&b.f, "gpus=2 mig0=0 events=8");
     fake_file(&b.f, "/proc/driver/nvidia/gpus/0000:1c:00.0/information", "x");
-    assert_true(wait_for(&b, is_fine));
-    run_for(&b, 300);
+    assert_true(wait_for(&b, restarted));
+    assert_true(is_fine(&b));
     assert_int_not_equal(gpu_worker_pid(b.w), pid);
     end(&b);
 }
@@ -674,14 +564,10 @@ static void no_children_left(void **st)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "gpu-worker") == 0) {
-        struct host h;
-        struct error err;
         const char *how = getenv("METE_SIM_EVIL");
         if (how)
             evil(how);
-        if (host_init(&h, &(struct host_config){ .root = argv[3] }, &err) < 0)
-            return 1;
-        return gpu_worker_main(&h);
+        return bench_worker(argv);
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(survey_and_events),
