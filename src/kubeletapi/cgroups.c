@@ -134,25 +134,28 @@ static bool collect(struct walk *w, const struct in_use *u)
     return true;
 }
 
+static int look(const struct host *h, struct walk *w)
+{
+    auto_free char *root = host_path(h, "/sys/fs/cgroup");
+    int r = walk_dir(w, AT_FDCWD, root, 0);
+    if (r == 0 && !w->kubepods)
+        r = error_set(w->err, ERR_UNAVAILABLE, 0,
+                      "%s has no kubepods directory: it is another cgroup namespace, or kubelet "
+                      "has not started since the boot",
+                      root);
+    return r;
+}
+
 int pods_gone_mark(const struct host *h, struct in_use *u, struct error *err)
 {
     struct walk w = { .err = err };
     if (!collect(&w, u))
         return error_set(err, ERR_LIMIT, 0, "no memory to look for the cgroups of %zu uses", u->n);
-    auto_free struct pod *pods = w.pods;
-    if (!w.n)
-        return 0;
-    auto_free char *root = host_path(h, "/sys/fs/cgroup");
-    int r = walk_dir(&w, AT_FDCWD, root, 0);
-    if (r == 0 && !w.kubepods)
-        r = error_set(
-            err, ERR_UNAVAILABLE, 0,
-            "%s has no kubepods directory: it is another cgroup namespace, or kubelet has "
-            "not started since the boot",
-            root);
-    for (size_t i = 0; r == 0 && i < u->n; i++) {
+    int r = w.n ? look(h, &w) : 0;
+    for (size_t i = 0; w.n && r == 0 && i < u->n; i++) {
         const struct pod *p = u->uses[i].pod_uid ? find_pod(&w, u->uses[i].pod_uid) : NULL;
         u->uses[i].pod_gone = p && !p->alive;
     }
+    free(w.pods);
     return r;
 }

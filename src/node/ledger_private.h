@@ -7,8 +7,8 @@
 struct kind {
     char *resource, *base;
     bool shared, whole; /* whole: base is the gpu itself, not a part */
-    bool remembered; /* named in the ledger file as granted (docs/formats.md) */
-    bool earlier;    /* was so when the file was read: by an agent before this one */
+    bool remembered;    /* named in the ledger file as granted (docs/formats.md) */
+    bool earlier;       /* was so when the file was read: by an agent before this one */
     bool was_held;      /* before the facts that are being taken in */
     uint32_t seen;      /* devices that the facts hold so */
     uint32_t open;      /* granted and not yet confirmed */
@@ -95,6 +95,8 @@ struct entry *ledger_entry_add(struct ledger *l, const char *gpu_uuid);
 void ledger_base_add(struct ledger *l, const char *uuid, uint32_t gpu);
 void ledger_changed(struct ledger *l, struct entry *e); /* e may be NULL */
 
+void ledger_reopen_dir(struct ledger *l, int64_t now_ns); /* when its name leads elsewhere */
+
 /* ledger_use.c */
 bool kind_held(const struct kind *k);
 bool entry_free(const struct entry *e);
@@ -103,6 +105,14 @@ struct kind *kind_get(struct entry *e, const char *resource, bool shared, const 
 const struct kind *kind_conflict(const struct ledger *l, const struct entry *e,
                                  const char *resource, bool shared, const char *base);
 const char *kind_text(const struct kind *k);
+struct id_parts {
+    struct str base;
+    bool shared;
+    uint32_t share; /* NO_SHARE: none */
+};
+struct id_parts id_split(struct str id); /* "base" or "base::N" */
+
+/* ledger_facts.c */
 void ledger_apply_strays(struct ledger *l); /* after new bases */
 
 /* ledger_format.c */

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "node/ledger.h"
 
@@ -109,4 +110,48 @@ static inline void host_plain(struct host *h, const struct host_seams *seams)
     struct error err;
     const struct host_config config = { .seams = seams };
     assert_int_equal(host_init(h, &config, &err), 0);
+}
+
+/* ---- a ledger of its own; help_host is made by main ---- */
+
+static struct host help_host;
+
+static inline struct ledger *open_at(const char *dir, enum owner deflt, struct findings *notes)
+{
+    struct ledger *l = NULL;
+    struct error err = { 0 };
+    int r = ledger_open(&help_host, dir, deflt, &l, notes, &err);
+    if (r < 0)
+        print_message("%s\n", err.text);
+    assert_int_equal(r, 0);
+    return l;
+}
+
+static inline struct ledger *open_memory(void)
+{
+    struct ledger *l = open_at(NULL, OWNER_DEVICE_PLUGIN, NULL);
+    ledger_survey(l, &help_survey);
+    return l;
+}
+
+/* As the agent's disk thread does. */
+static inline int write_out(struct ledger *l)
+{
+    struct error err = { 0 };
+    auto_free char *text = ledger_pending_text(l);
+    if (!text)
+        return 0;
+    int r = file_replace(&help_host, ledger_dirfd(l), LEDGER_FILE, str_of(text), 0600,
+                         FILE_SYNC_ALL, &err);
+    ledger_written(l, r, &err);
+    return r;
+}
+
+static inline bool may(const struct ledger *l, const char *resource, bool shared, const char *gpu,
+                       const char *base)
+{
+    const char *reason = NULL;
+    bool ok = ledger_may_offer(l, resource, shared, gpu, base, &reason);
+    assert_true(ok == !reason);
+    return ok;
 }

@@ -179,7 +179,7 @@ static void read_state(const char *dir, char ret[128])
     ledger_free(l);
 }
 
-static int write_out(struct ledger *l, struct script *s)
+static int write_step(struct ledger *l, struct script *s)
 {
     struct error err = { 0 };
     auto_free char *text = ledger_pending_text(l);
@@ -216,28 +216,28 @@ static void run_script(struct script *s)
         fail_msg("%s", err.text);
     bool was_damaged = ledger_damaged(l);
     ledger_survey(l, &help_survey);
-    write_out(l, s);
+    write_step(l, s);
     if (was_damaged) {
         see_free(l, S);
-        write_out(l, s);
+        write_step(l, s);
     }
     assert_int_equal(ledger_handover_start(l, GPU_A, OWNER_DRA, seam.now_ns, &err), 0);
-    write_out(l, s);
+    write_step(l, s);
     assert_int_equal(grant(l, "nvidia.com/gpu", GPU_B, GPU_B, GPU_B, seam.now_ns, &err), 0);
-    write_out(l, s);
+    write_step(l, s);
     see_free(l, 20 * S);
     see_free(l, 20 * S);
-    write_out(l, s);
+    write_step(l, s);
     ledger_tick(l, seam.now_ns);
     assert_int_equal(ledger_handover_start(l, GPU_B, OWNER_NONE, seam.now_ns, &err), 0);
-    write_out(l, s);
+    write_step(l, s);
     if (s->retry) {
         for (int i = 0; i < 3; i++) { /* the disk is well again: now nothing may be missing */
             seam.fail_at = 0;
             seam.now_ns += 6 * S;
             see_free(l, 20 * S);
             ledger_tick(l, seam.now_ns);
-            assert_int_equal(write_out(l, s), 0);
+            assert_int_equal(write_step(l, s), 0);
         }
         assert_null(ledger_pending_text(l));
         char now[128];
@@ -580,7 +580,7 @@ static void failure_is_told(void **state)
     seam.fail_on = true;
     seam.fail_sys = ENOSPC;
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(write_out(l, &s), -ERR_LIMIT);
+        assert_int_equal(write_step(l, &s), -ERR_LIMIT);
         assert_int_equal(grant(l, "nvidia.com/gpu", GPU_A, GPU_A, GPU_A, S, &err), 0);
     }
     ledger_findings(l, &f);
@@ -588,7 +588,7 @@ static void failure_is_told(void **state)
     assert_string_equal(f.items[0].id, "ledger.not-kept");
     assert_non_null(strstr(f.items[0].cause, "No space left"));
     seam.fail_at = 0;
-    assert_int_equal(write_out(l, &s), 0);
+    assert_int_equal(write_step(l, &s), 0);
     f.n = 0;
     ledger_findings(l, &f);
     assert_int_equal(f.n, 0);
