@@ -92,6 +92,8 @@ static int send_line(int fd, const char *request, int64_t until, struct error *e
             buf_drop(&line, (size_t)n);
         else if (errno == EAGAIN)
             r = wait_for(fd, POLLOUT, until, err);
+        else if (errno == EPIPE || errno == ECONNRESET)
+            break; /* refused before it was asked: the answer says why */
         else if (errno != EINTR)
             r = error_errno(err, errno, "ask the agent");
     }

@@ -448,6 +448,39 @@ static void rude_callers(void **state)
     remove_dir(dir);
 }
 
+/* The directory keeps strangers out; should somebody have opened it, the agent still does. */
+static void strangers_are_refused(void **state)
+{
+    if (geteuid() != 0)
+        skip();
+    char *dir = temp_dir();
+    auto_free char *socket = x_printf("%s/%s", dir, AGENT_SOCKET);
+    struct child a = start(dir, 0, false);
+    assert_int_equal(next(&a), 'A');
+    assert_int_equal(chmod(dir, 0755), 0);
+    assert_int_equal(chmod(socket, 0666), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char *text = NULL;
+        struct error err = { 0 };
+        if (setresuid(65534, 65534, 65534) < 0)
+            _exit(1);
+        int r = agent_ask(dir, "leave", 5000, &text, &err);
+        _exit(r == -ERR_DENIED && strstr(err.text, "only root") ? 0 : 2);
+    }
+    int how;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 0);
+    char *text = NULL;
+    struct error err;
+    assert_int_equal(agent_ask(dir, "status", 5000, &text, &err), 0);
+    free(text);
+    stop(&a, SIGTERM);
+    remove_dir(dir);
+}
+
 static void answers_of_any_shape(void **state)
 {
     static const struct {
@@ -496,6 +529,7 @@ int main(void)
         cmocka_unit_test(long_path),
         cmocka_unit_test(commands),
         cmocka_unit_test(rude_callers),
+        cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(answers_of_any_shape),
     };
     signal(SIGPIPE, SIG_IGN);
