@@ -174,6 +174,8 @@ static void load_driver(struct set *s)
     w->driver = SIM_DRIVER_LOADED;
     w->driver_epoch++;
     w->loaded_ns = sim_now_ns();
+    for (uint32_t i = 0; i < w->n_gpus; i++)
+        w->gpus[i].energy_mj = 0;
     s->trees = true;
 }
 
