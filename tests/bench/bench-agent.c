@@ -422,7 +422,8 @@ static double private_mib(pid_t pid)
 static double bare_mib(void)
 {
     auto_free char *library =
-        x_printf("%s/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1", b.host_dir);
+        b.real ? x_printf("%slib64/libnvidia-ml.so.1", b.library)
+               : x_printf("%s/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1", b.host_dir);
     int out[2];
     if (pipe2(out, O_CLOEXEC) < 0)
         give_up("pipe", NULL);
