@@ -4,21 +4,20 @@
 static void what_kubelet_writes(void **state)
 {
     struct error err;
-    auto_free char *text =
-        checkpoint_text(
-            "[" ENTRY("u-1", "main", "nvidia.com/gpu", "{\"-1\":[\"GPU-a\"],\"0\":[\"GPU-b\",\"GPU-c\"]}") "," ENTRY(
-                "u-2", "init", "nvidia.com/gpu.shared",
-                "{\"1\":[\"GPU-d::3\"]}") "," ENTRY("u-3", "main", "example.com/x",
-                                                    "{}") "," ENTRY("u-4", "main", "example.com/x",
-                                                                    "null") "," ENTRY("u-5", "main",
-                                                                                      "example.com/"
-                                                                                      "x",
-                                                                                      "{\"0\":"
-                                                                                      "null}") "," ENTRY("u-6",
-                                                                                                         "old",
-                                                                                                         "nvidia.com/gpu",
-                                                                                                         "[\"GPU-e\"]") "]",
-            "{\"nvidia.com/gpu\":[\"GPU-a\",\"GPU-b\"],\"example.com/x\":null,\"z\":[]}");
+    auto_free char *text = checkpoint_text(
+        "[" ENTRY("u-1", "main", "nvidia.com/gpu", "{\"-1\":[\"GPU-a\"],\"0\":[\"GPU-b\",\"GPU-c\"]}") "," ENTRY(
+            "u-2", "init", "nvidia.com/gpu.shared",
+            "{\"1\":[\"GPU-d::3\"]}") "," ENTRY("u-3", "main", "example.com/x",
+                                                "{}") "," ENTRY("u-4", "main", "example.com/x",
+                                                                "null") "," ENTRY("u-5", "main",
+                                                                                  "example.com/"
+                                                                                  "x",
+                                                                                  "{\"0\":"
+                                                                                  "null}") "," ENTRY("u-6",
+                                                                                                     "old",
+                                                                                                     "nvidia.com/gpu",
+                                                                                                     "[\"GPU-e\"]") "]",
+        "{\"nvidia.com/gpu\":[\"GPU-a\",\"GPU-b\"],\"example.com/x\":null,\"z\":[]}");
     struct in_use *u = in_use_new();
     assert_int_equal(parse(text, u, &err), 0);
     memset(text, 0xff, strlen(text)); /* nothing is borrowed */
