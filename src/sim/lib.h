@@ -64,6 +64,12 @@ void lib_read_gpu(uint32_t number, struct sim_gpu *ret);
 void lib_read_mig(uint32_t number, struct sim_mig *ret);
 bool lib_may_monitor(void); /* reading MIG instances is permitted */
 
+/* What the faults set for a call do to it, before anything else: waits as long as it hangs or is
+ * slow, returns the code that it must fail with. gpu -1: faults of the call on any gpu. `again`:
+ * further on in the same call, which is slow only once. */
+nv_return lib_suffer(const char *call, int32_t gpu);
+nv_return lib_suffer_again(const char *call, int32_t gpu, bool again);
+
 /* Alters the world: at most one thread of this process at a time. NV_E_NO_PERMISSION when the state
  * may not be written (not root on that host). */
 nv_return lib_change(struct sim_world **ret);

@@ -2,15 +2,12 @@
 #include "sim/lib.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -103,73 +100,6 @@ __attribute__((destructor)) static void unload(void)
     sim_map_close(&lib.map);
 }
 
-/* ---- faults ---- */
-
-static bool call_matches(const char *pattern, const char *call)
-{
-    size_t n = strlen(pattern);
-    if (n > 0 && pattern[n - 1] == '*')
-        return strncmp(pattern, call, n - 1) == 0;
-    return strcmp(pattern, call) == 0;
-}
-
-static bool find_fault(const char *call, int32_t gpu, struct sim_fault *ret)
-{
-    uint32_t n;
-    struct sim_fault faults[SIM_FAULTS_MAX];
-    sim_read_member(&lib.map, n_faults, &n);
-    if (n == 0)
-        return false;
-    sim_read_member(&lib.map, faults, faults);
-    for (uint32_t i = 0; i < n && i < SIM_FAULTS_MAX; i++) {
-        if (faults[i].gpu != gpu || !call_matches(faults[i].call, call))
-            continue;
-        *ret = faults[i];
-        return true;
-    }
-    return false;
-}
-
-/* As a thread that sleeps in the kernel: no signal but SIGKILL gets through. */
-static void hang(const char *call, int32_t gpu)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (;;) {
-        uint32_t word = sim_wake_word(&lib.map);
-        struct sim_fault f;
-        if (!find_fault(call, gpu, &f) || f.kind != SIM_FAULT_HANG)
-            break;
-        sim_sleep(&lib.map, word, INT64_MAX);
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-/* `again`: further on in the same call, which is slow only once. */
-static nv_return suffer_again(const char *call, int32_t gpu, bool again)
-{
-    struct sim_fault f;
-    if (!find_fault(call, gpu, &f))
-        return NV_OK;
-    if (f.kind == SIM_FAULT_FAIL)
-        return (nv_return)f.value;
-    if (f.kind == SIM_FAULT_HANG)
-        hang(call, gpu);
-    if (f.kind == SIM_FAULT_SLOW && !again) {
-        int64_t until = sim_now_ns() + (int64_t)f.value * 1000000;
-        struct timespec t = { .tv_sec = until / 1000000000, .tv_nsec = until % 1000000000 };
-        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
-            ;
-    }
-    return NV_OK;
-}
-
-static nv_return suffer(const char *call, int32_t gpu)
-{
-    return suffer_again(call, gpu, false);
-}
-
 /* ---- the session ---- */
 
 static void after_fork(void)
@@ -246,7 +176,7 @@ static nv_return init(const char *call, unsigned flags, bool bring_up)
     pthread_mutex_lock(&lib.lock);
     nv_return r = atomic_load(&lib.inits) == 0 ? open_host() : NV_OK;
     pthread_mutex_unlock(&lib.lock);
-    if (r != NV_OK || (r = suffer(call, -1)) != NV_OK)
+    if (r != NV_OK || (r = lib_suffer(call, -1)) != NV_OK)
         return r;
     pthread_mutex_lock(&lib.lock);
     r = init_locked(flags, bring_up);
@@ -273,7 +203,7 @@ nv_return nvmlShutdown(void)
 {
     if (atomic_load(&lib.inits) == 0)
         return NV_E_UNINITIALIZED;
-    nv_return r = suffer(__func__, -1);
+    nv_return r = lib_suffer(__func__, -1);
     if (r != NV_OK)
         return r;
     pthread_mutex_lock(&lib.lock);
@@ -290,7 +220,7 @@ static nv_return enter(const char *call, bool again)
 {
     if (atomic_load(&lib.inits) == 0)
         return NV_E_UNINITIALIZED;
-    nv_return r = suffer_again(call, -1, again);
+    nv_return r = lib_suffer_again(call, -1, again);
     if (r != NV_OK)
         return r;
     uint32_t epoch;
@@ -317,7 +247,7 @@ nv_return lib_enter_early(const char *call)
     pthread_mutex_lock(&lib.lock);
     nv_return r = lib.map.state ? NV_OK : open_host();
     pthread_mutex_unlock(&lib.lock);
-    return r == NV_OK ? suffer(call, -1) : r;
+    return r == NV_OK ? lib_suffer(call, -1) : r;
 }
 
 /* ---- handles ---- */
@@ -425,7 +355,7 @@ static nv_return view_of(const char *call, const void *p, uint32_t kinds, bool a
     v->gi = h->gi;
     v->ci = h->ci;
     *ret_serial = h->serial;
-    if ((r = suffer(call, (int32_t)h->number)) != NV_OK)
+    if ((r = lib_suffer(call, (int32_t)h->number)) != NV_OK)
         return r;
     lib_read_gpu(h->number, &v->gpu);
     return lib_lost(h->number, &v->gpu) ? NV_E_GPU_IS_LOST : NV_OK;
@@ -493,7 +423,7 @@ nv_return lib_compute(const char *call, nv_ci handle, bool args, struct lib_view
 
 nv_return lib_take(const char *call, uint32_t number, nv_device *ret)
 {
-    nv_return r = suffer(call, (int32_t)number);
+    nv_return r = lib_suffer(call, (int32_t)number);
     if (r != NV_OK)
         return r;
     struct sim_gpu g;

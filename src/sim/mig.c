@@ -100,6 +100,38 @@ uint32_t sim_gi_capacity(const struct sim_geometry *geo, const struct sim_mig *m
     return n;
 }
 
+/* How many placements that are possible now an instance at `start` would take away. */
+static unsigned spoils(const struct sim_geometry *geo, const struct sim_mig *mig, uint32_t start,
+                       uint32_t size)
+{
+    unsigned n = 0;
+    for (int p = 0; p < geo->n_profiles; p++)
+        for (int i = 0; i < geo->profiles[p].n_starts; i++)
+            n += overlap(start, size, geo->profiles[p].starts[i], geo->profiles[p].size) &&
+                 gi_fits(geo, mig, p, geo->profiles[p].starts[i]);
+    return n;
+}
+
+/* Where a driver puts an instance that is given no place: small ones where they spoil least (seven
+ * 1g come to 6 4 5 0 1 2 3, three 2g to 4 0 2), halves from the beginning. -1: nowhere. */
+static int pick_start(const struct sim_geometry *geo, const struct sim_mig *mig, int profile)
+{
+    const struct sim_profile *p = &geo->profiles[profile];
+    bool small = p->size * 2 < geo->memory_slots;
+    int best = -1;
+    unsigned least = 0;
+    for (int i = 0; i < p->n_starts; i++) {
+        if (!gi_fits(geo, mig, profile, p->starts[i]))
+            continue;
+        unsigned n = small ? spoils(geo, mig, p->starts[i], p->size) : 0;
+        if (best >= 0 && n >= least)
+            continue;
+        best = p->starts[i];
+        least = n;
+    }
+    return best;
+}
+
 nv_return sim_gi_create(struct sim_world *w, uint32_t gpu, int profile, int start,
                         struct sim_gi **ret)
 {
@@ -107,25 +139,20 @@ nv_return sim_gi_create(struct sim_world *w, uint32_t gpu, int profile, int star
     if (!geo || !w->gpus[gpu].mig_current)
         return NV_E_NOT_SUPPORTED;
     const struct sim_profile *p = &geo->profiles[profile];
-    bool known = start < 0, found = false;
-    uint32_t at = 0;
-    for (int i = 0; i < p->n_starts && !found; i++) {
-        if (start >= 0 && p->starts[i] != start)
-            continue;
-        known = true;
-        at = p->starts[i];
-        found = gi_fits(geo, &w->mig[gpu], profile, at);
-    }
+    bool known = start < 0;
+    for (int i = 0; i < p->n_starts; i++)
+        known = known || p->starts[i] == start;
     if (!known)
         return NV_E_ARGUMENT;
-    if (!found)
+    int at = start >= 0 ? start : pick_start(geo, &w->mig[gpu], profile);
+    if (at < 0 || !gi_fits(geo, &w->mig[gpu], profile, (uint32_t)at))
         return NV_E_RESOURCES;
-    uint32_t id = gi_id(geo, at, p->size);
+    uint32_t id = gi_id(geo, (uint32_t)at, p->size);
     struct sim_gi *gi = &w->mig[gpu].gi[id];
     *gi = (struct sim_gi){ .used = 1,
                            .id = id,
                            .profile = (uint32_t)profile,
-                           .start = at,
+                           .start = (uint32_t)at,
                            .size = p->size,
                            .serial = w->next_serial++ };
     *ret = gi;

@@ -17,7 +17,8 @@ int sim_profile_with_index(const struct sim_geometry *geo, uint32_t index);
 /* How many more instances of the profile fit now. */
 uint32_t sim_gi_capacity(const struct sim_geometry *geo, const struct sim_mig *mig, int profile);
 
-/* Makes a GPU instance at `start` (memory slots; -1: the first that fits). NV_E_RESOURCES when the
+/* Makes a GPU instance at `start` (memory slots; -1: where a driver
+ * would put it). NV_E_RESOURCES when the
  * place or the slices are taken, NV_E_ARGUMENT for a start that the profile does not have. */
 nv_return sim_gi_create(struct sim_world *w, uint32_t gpu, int profile, int start,
                         struct sim_gi **ret);

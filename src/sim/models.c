@@ -85,9 +85,9 @@ static int unknown(const char *what, const char *got, const char *const *known, 
 static int choose(const struct sim_create *c, const struct model **ret_model,
                   const struct host_profile **ret_profile, struct error *err)
 {
-    const char *names[32];
+    const char *names[32]; /* more than either table has */
     *ret_profile = NULL;
-    for (size_t i = 0; c->profile && i < n_sim_host_profiles; i++) {
+    for (size_t i = 0; c->profile && i < n_sim_host_profiles && i < ARRAY_LEN(names); i++) {
         names[i] = sim_host_profiles[i].key;
         if (strcmp(sim_host_profiles[i].key, c->profile) == 0)
             *ret_profile = &sim_host_profiles[i];
@@ -100,7 +100,7 @@ static int choose(const struct sim_create *c, const struct model **ret_model,
                          (*ret_profile)->model);
     const char *key = *ret_profile ? (*ret_profile)->model : c->model ? c->model : "h100-sxm";
     *ret_model = find_model(key);
-    for (size_t i = 0; i < n_sim_models; i++)
+    for (size_t i = 0; i < n_sim_models && i < ARRAY_LEN(names); i++)
         names[i] = sim_models[i].key;
     return *ret_model ? 0 : unknown("model", key, names, n_sim_models, err);
 }

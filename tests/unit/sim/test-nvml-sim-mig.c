@@ -198,6 +198,31 @@ static void test_instances_overlap_and_budget(void **state)
     lab_remove(&l);
 }
 
+/* Places that drivers were seen to choose. */
+static void test_the_driver_picks_places(void **state)
+{
+    static const struct {
+        unsigned profile, n, starts[7];
+    } cases[] = { { 19, 7, { 6, 4, 5, 0, 1, 2, 3 } }, { 14, 3, { 4, 0, 2 } }, { 9, 2, { 0, 4 } } };
+    struct lab l;
+    lab_open(&l, (struct sim_create){ .model = "a100-40", .gpus = 1 });
+    assert_int_equal(NV_OK, l.nvmlInit_v2());
+    lab_set(&l, "gpu 0 mig on");
+    lab_set(&l, "gpu 0 reset");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        for (unsigned k = 0; k < cases[i].n; k++) {
+            nv_gi gi;
+            struct nv_gi_info info;
+            assert_int_equal(NV_OK,
+                             l.nvmlDeviceCreateGpuInstance(lab_gpu(&l, 0), cases[i].profile, &gi));
+            assert_int_equal(NV_OK, l.nvmlGpuInstanceGetInfo(gi, &info));
+            assert_int_equal(cases[i].starts[k], info.placement.start);
+        }
+        lab_set(&l, "gpu 0 mig destroy all");
+    }
+    lab_remove(&l);
+}
+
 static void test_slots_and_ids_are_sparse(void **state)
 {
     struct lab l;
@@ -397,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_modes_pending_and_current),
         cmocka_unit_test(test_the_minor_may_move),
         cmocka_unit_test(test_instances_overlap_and_budget),
+        cmocka_unit_test(test_the_driver_picks_places),
         cmocka_unit_test(test_slots_and_ids_are_sparse),
         cmocka_unit_test(test_compute_instances),
         cmocka_unit_test(test_capabilities_follow),
