@@ -131,8 +131,9 @@ static void in_use_seen(void *arg, struct in_use *u, const struct error *e)
         log_debug("in-use.unread", KV_ERR(e));
     else
         log_env_conflicts(a, u);
-    if (ledger_seen(a->ledger, u, host_mono_ns(&a->host)))
+    if (ledger_seen(a->ledger, u, host_mono_ns(&a->host)) || !a->facts_answered)
         agent_changed(a);
+    a->facts_answered = true;
     in_use_free(u);
     agent_save(a);
     if (withholds(a))

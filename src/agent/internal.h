@@ -28,7 +28,6 @@ enum {
 };
 
 /* A CDI file as it was last written, so that an unchanged one is not written again. */
-#define LEDGER_FILE "ledger.json"
 #define HEALTH_FILE "health.json"
 
 struct written_file {
@@ -70,6 +69,7 @@ struct agent {
 
     char *health_text; /* as last handed to the disk thread */
     bool ledger_writing, health_writing;
+    bool facts_answered; /* kubelet was asked once for its records, whatever came of it */
     bool started; /* the lock is ours: ledger and plugins exist */
     bool ending;
     enum driver_state driver;

@@ -239,7 +239,9 @@ static int check_required(struct agent *a, struct error *err)
 static void publish(void *arg)
 {
     struct agent *a = arg;
-    if (!a->started || a->ending || !a->survey)
+    /* Before kubelet's records were asked for, a gpu that a pod holds in another form could be
+     * offered. */
+    if (!a->started || a->ending || !a->survey || !a->facts_answered)
         return;
     if (a->cdi_waiting > 0) {
         a->publish_again = true;
