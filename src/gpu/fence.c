@@ -2,10 +2,13 @@
 #include "gpu/fence.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -135,9 +138,71 @@ static void fence_calls(struct buf *notes)
 
 #endif
 
-void fence_up(struct buf *notes)
+/* ---- files ---- */
+
+#define ACCESS_TRUNCATE (1ULL << 14) /* Landlock 3; younger than Debian 12's header */
+
+enum { LANDLOCK_REFER_SINCE = 2, LANDLOCK_TRUNCATE_SINCE = 3 };
+
+static const uint64_t writing = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |
+                                LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
+                                LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
+                                LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
+                                LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
+
+static void allow(int ruleset, uint64_t access, const char *root, const char *sub)
+{
+    auto_free char *path = x_printf("%s%s", strcmp(root, "/") == 0 ? "" : root, sub);
+    auto_close int fd = open(path, O_PATH | O_CLOEXEC);
+    struct landlock_path_beneath_attr rule = { .allowed_access = access, .parent_fd = fd };
+    /* A folder that is not there needs no permission. */
+    if (fd >= 0)
+        syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+}
+
+static void allow_places(int ruleset, uint64_t access, const struct host *h)
+{
+    /* The driver opens its nodes for writing, and its helper makes them. */
+    static const char *const places[] = { "/dev", "/proc", "/sys", "/run", "/var/run" };
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        allow(ruleset, access, "", places[i]);
+        if (h->root[0])
+            allow(ruleset, access, h->root, places[i]);
+    }
+    allow(ruleset, access, h->dev_root_view, "/dev");
+    /* The simulated driver's state is a file that all processes of its host share. */
+    allow(ruleset, access, h->root, "/.mete-sim");
+    allow(ruleset, access, h->driver_root_view, "/.mete-sim");
+    const char *state = getenv("METE_SIM_STATE");
+    if (state && state[0])
+        allow(ruleset, access & (LANDLOCK_ACCESS_FS_WRITE_FILE | ACCESS_TRUNCATE), "", state);
+}
+
+static void fence_files(const struct host *h, struct buf *notes)
+{
+    long version = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    uint64_t access = writing;
+    if (version >= LANDLOCK_REFER_SINCE)
+        access |= LANDLOCK_ACCESS_FS_REFER;
+    if (version >= LANDLOCK_TRUNCATE_SINCE)
+        access |= ACCESS_TRUNCATE;
+    const struct landlock_ruleset_attr attr = { .handled_access_fs = access };
+    auto_close int ruleset =
+        version < 1 ? -1 : (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof attr, 0);
+    if (ruleset < 0) {
+        note(notes, "write protection", "this kernel has no Landlock");
+        return;
+    }
+    allow_places(ruleset, access, h);
+    if (syscall(SYS_landlock_restrict_self, ruleset, 0) == 0)
+        return;
+    note(notes, "write protection", errno == EPERM ? "needs CAP_SYS_ADMIN" : strerror(errno));
+}
+
+void fence_up(const struct host *h, struct buf *notes)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         note(notes, "end with the agent", strerror(errno));
+    fence_files(h, notes);
     fence_calls(notes);
 }

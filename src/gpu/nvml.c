@@ -99,11 +99,12 @@ const char *nvml_symbol(const char *member)
 
 /* ---- finding and loading ---- */
 
-/* The peer's list (spec/device-plugin.md 2.1) and WSL's place, last. */
+/* The peer's list (spec/device-plugin.md 2.1), then where distributions without multiarch and WSL
+ * have it. */
 static const char *const directories[] = {
-    "/usr/lib64",       "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
-    "/lib64",           "/lib/x86_64-linux-gnu",     "/lib/aarch64-linux-gnu",
-    "/usr/lib/wsl/lib",
+    "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+    "/lib64",     "/lib/x86_64-linux-gnu",     "/lib/aarch64-linux-gnu",
+    "/usr/lib",   "/usr/lib/wsl/lib",
 };
 
 bool nvml_find_library(const char *root, const char *name, char *ret, size_t size)

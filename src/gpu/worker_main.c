@@ -118,16 +118,16 @@ static int answer(struct worker *w, uint32_t id, struct error *err)
 
 /* ---- talking ---- */
 
-static int greet(struct error *err)
+static int greet(const struct host *h, struct error *err)
 {
     auto_buf notes, body;
     buf_init(&notes, NOTES_SIZE - 1);
     buf_init(&body, MESSAGE_MAX - MESSAGE_HEADER);
-    fence_up(&notes);
-    struct hello h = { .version = PROTOCOL_VERSION };
-    build_id(h.build);
-    snprintf(h.notes, sizeof h.notes, "%s", notes.p ? notes.p : "");
-    hello_encode(&h, &body);
+    fence_up(h, &notes);
+    struct hello hello = { .version = PROTOCOL_VERSION };
+    build_id(hello.build);
+    snprintf(hello.notes, sizeof hello.notes, "%s", notes.p ? notes.p : "");
+    hello_encode(&hello, &body);
     return message_send(SOCKET_FD, MESSAGE_HELLO, 0, 0, buf_view(&body), err);
 }
 
@@ -179,7 +179,7 @@ int gpu_worker_main(const struct host *h)
     mallopt(M_ARENA_MAX, 1);
     ignore_signals();
     w.progress = progress_map(PROGRESS_FD);
-    int r = greet(&err);
+    int r = greet(h, &err);
     while (r == 0)
         r = serve_one(&w, &err);
 
