@@ -63,9 +63,17 @@ static bool name_allowed(const char *name)
            strchr(ALNUM, name[n - 1]);
 }
 
-const char *cdi_name_of(enum id_strategy strategy, const char *uuid, const char *index)
+const char *cdi_name_of(enum id_strategy strategy, const char *uuid, const char *index,
+                        char ret[CDI_NAME_MAX])
 {
-    return strategy == ID_UUID && name_allowed(uuid) ? uuid : index;
+    size_t n = strlen(uuid);
+    if (strategy != ID_UUID || n >= CDI_NAME_MAX)
+        return index;
+    memcpy(ret, uuid, n + 1);
+    for (char *p = ret; *p; p++)
+        if (*p == '/')
+            *p = ':';
+    return name_allowed(ret) ? ret : index;
 }
 
 static void encode_texts(struct json_writer *w, const char *key, const char *const *texts, size_t n)
@@ -85,6 +93,8 @@ static void encode_node(struct json_writer *w, const struct cdi_node *n)
     jw_kv(w, "path", n->path);
     if (n->host_path)
         jw_kv(w, "hostPath", n->host_path);
+    if (n->has_type)
+        jw_kv(w, "type", "c");
     if (n->has_numbers) {
         jw_kv_int(w, "major", n->major);
         jw_kv_int(w, "minor", n->minor);

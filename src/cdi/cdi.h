@@ -5,8 +5,9 @@
  * Not here: who gets a device.
  * may use: base data gpu spec elf
  *
- * For now: device nodes of gpus and parts (and the control nodes they share); the driver's files
- * come with the container side.
+ * generate.h: specs from what the host has; registry.h: CDI files as a container engine reads them;
+ * apply.h: what a device does to a container's config; check.h: what is wrong with the files of a
+ * host.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,8 +21,9 @@
 struct cdi_node {
     const char *path, *host_path; /* host_path NULL: same as path */
     const char *permissions;      /* "rwm" */
-    bool has_numbers;             /* a device node was found: major, minor and mode are its own */
+    bool has_numbers;             /* major, minor and mode are known */
     uint32_t major, minor, mode;
+    bool has_type; /* there is no node yet: "type" is written, so that the engine can make it */
 };
 struct cdi_mount {
     const char *host_path, *container_path;
@@ -60,8 +62,10 @@ struct cdi_spec {
 
 /* The specs the device plugin publishes (spec/device-plugin.md 3.4): class "gpu" if there is any
  * gpu or part, "imex-channel", "gdrcopy", "gds", "mofed" where asked for and present. (A spec
- * without devices is refused by every container engine, so there is none.) Looks at device nodes
- * and sysfs. Everything in the arena, stable order. */
+ * without devices is refused by every container engine, so there is none.) Each gpu and part has
+ * its name by the id strategy and the other one too, and there is a device "all". Looks at device
+ * nodes, sysfs and the driver's files. Everything in the arena, stable order. ERR_NOT_FOUND: there
+ * are gpus, but no driver library that a container could use. */
 int cdi_build(struct arena *a, const struct host *h, const struct survey *s,
               const struct plugin_config *c, struct cdi_spec **ret, size_t *ret_n,
               struct error *err) must_check;
@@ -72,9 +76,12 @@ const char *cdi_version(const struct cdi_spec *spec);
 /* "k8s.device-plugin.nvidia.com-gpu.json"; NULL when the arena is full */
 char *cdi_file_name(struct arena *a, const struct cdi_spec *spec);
 
-/* The name under which a gpu or part is published: the uuid or the index by strategy. A uuid that
- * CDI does not allow as a name (old MIG ids hold slashes) gives way to the index. */
-const char *cdi_name_of(enum id_strategy strategy, const char *uuid, const char *index);
+enum { CDI_NAME_MAX = 96 };
+/* The name under which a gpu or part is published: the uuid or the index by strategy. A slash,
+ * which old MIG ids hold and CDI does not allow, is written as a colon ("MIG-GPU-…:3:0"); a uuid
+ * that is no name even so gives way to the index. Returns ret or index. */
+const char *cdi_name_of(enum id_strategy strategy, const char *uuid, const char *index,
+                        char ret[CDI_NAME_MAX]);
 /* Is this gpu or part published (everything known that a container needs)? part NULL: the gpu. */
 bool cdi_published(const struct gpu *g, const struct part *p, enum mig_strategy strategy);
 

@@ -31,6 +31,10 @@ struct image {
     uint16_t machine, type;
     uint64_t ph_offset, sh_offset;
     uint16_t ph_size, ph_count, sh_size, sh_count, sh_names;
+    /* What was read last: headers and tables are read piece by piece. */
+    uint64_t window_at;
+    size_t window_n;
+    char window[4096];
 };
 
 static int cut_off(struct error *err, const char *what)
@@ -38,11 +42,9 @@ static int cut_off(struct error *err, const char *what)
     return error_set(err, ERR_INVALID, 0, "ELF file is cut off or contradictory: %s", what);
 }
 
-static int read_at(const struct image *im, uint64_t at, void *p, size_t n, const char *what,
-                   struct error *err)
+static int read_file(const struct image *im, uint64_t at, void *p, size_t n, const char *what,
+                     struct error *err)
 {
-    if (at > im->file_size || n > im->file_size - at)
-        return cut_off(err, what);
     for (size_t done = 0; done < n;) {
         ssize_t got = pread(im->fd, (char *)p + done, n - done, (off_t)(at + done));
         if (got < 0 && errno == EINTR)
@@ -53,6 +55,26 @@ static int read_at(const struct image *im, uint64_t at, void *p, size_t n, const
             return cut_off(err, what);
         done += (size_t)got;
     }
+    return 0;
+}
+
+static int read_at(struct image *im, uint64_t at, void *p, size_t n, const char *what,
+                   struct error *err)
+{
+    if (at > im->file_size || n > im->file_size - at)
+        return cut_off(err, what);
+    if (n > sizeof im->window)
+        return read_file(im, at, p, n, what, err);
+    if (at < im->window_at || at + n > im->window_at + im->window_n) {
+        im->window_at = at;
+        im->window_n = (size_t)MIN((uint64_t)sizeof im->window, im->file_size - at);
+        int r = read_file(im, at, im->window, im->window_n, what, err);
+        if (r < 0) {
+            im->window_n = 0;
+            return r;
+        }
+    }
+    memcpy(p, im->window + (at - im->window_at), n);
     return 0;
 }
 
@@ -115,7 +137,7 @@ static int image_open(int fd, struct image *im, struct error *err)
     return 0;
 }
 
-static int segment_at(const struct image *im, unsigned i, struct segment *ret, struct error *err)
+static int segment_at(struct image *im, unsigned i, struct segment *ret, struct error *err)
 {
     uint64_t at;
     if (im->ph_size < (im->is64 ? sizeof(Elf64_Phdr) : sizeof(Elf32_Phdr)))
@@ -139,7 +161,7 @@ static int segment_at(const struct image *im, unsigned i, struct segment *ret, s
 }
 
 /* File offset of an address, by the loadable segments. */
-static int offset_of(const struct image *im, uint64_t address, uint64_t *ret, struct error *err)
+static int offset_of(struct image *im, uint64_t address, uint64_t *ret, struct error *err)
 {
     for (unsigned i = 0; i < im->ph_count; i++) {
         struct segment s;
@@ -154,7 +176,7 @@ static int offset_of(const struct image *im, uint64_t address, uint64_t *ret, st
     return cut_off(err, "an address outside every loaded segment");
 }
 
-static int dynamic_at(const struct image *im, uint64_t at, int64_t *tag, uint64_t *value,
+static int dynamic_at(struct image *im, uint64_t at, int64_t *tag, uint64_t *value,
                       struct error *err)
 {
     if (im->is64) {
@@ -171,7 +193,7 @@ static int dynamic_at(const struct image *im, uint64_t at, int64_t *tag, uint64_
     return r;
 }
 
-static int read_soname(const struct image *im, const struct segment *dynamic, char *ret,
+static int read_soname(struct image *im, const struct segment *dynamic, char *ret,
                        struct error *err)
 {
     uint64_t strings = 0, soname = 0, size = im->is64 ? sizeof(Elf64_Dyn) : sizeof(Elf32_Dyn);
@@ -233,7 +255,7 @@ int elf_read(int fd, struct elf_facts *ret, struct error *err)
     return 0;
 }
 
-static int section_at(const struct image *im, unsigned i, struct section *ret, struct error *err)
+static int section_at(struct image *im, unsigned i, struct section *ret, struct error *err)
 {
     uint64_t at;
     if (im->sh_size < (im->is64 ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr)))

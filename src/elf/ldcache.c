@@ -21,6 +21,7 @@ enum {
     TAG_GENERATOR = 0,
     TAG_HWCAPS = 1,
     EXTENSION_SECTIONS_MAX = 16,
+    TEXT_MAX = 4096, /* of one name or path: overlapping long texts must not cost time */
 };
 
 static uint32_t get32(const char *p)
@@ -93,8 +94,8 @@ static int wrong(struct error *err, size_t at, const char *what)
 /* A terminated text at an offset from the new part's begin. */
 static int text_at(struct str part, uint32_t at, const char **ret, struct error *err)
 {
-    if (at >= part.n || !memchr(part.p + at, '\0', part.n - at))
-        return wrong(err, at, "a text runs past the end of the file");
+    if (at >= part.n || !memchr(part.p + at, '\0', MIN(part.n - at, (size_t)TEXT_MAX + 1)))
+        return wrong(err, at, "a text runs past the end of the file, or past 4096 bytes");
     *ret = part.p + at;
     return 0;
 }
@@ -156,41 +157,74 @@ static int parse_extension(struct arena *a, struct str part, struct ldcache *c, 
     return 0;
 }
 
+/* The part of the loader's format, with its number of entries checked. */
+static int open_part(struct str bytes, struct str *part, uint32_t *ret_n, struct error *err)
+{
+    if (bytes.n > LDCACHE_MAX)
+        return error_set(err, ERR_LIMIT, 0, "ld.so.cache has %zu bytes, at most %d are accepted",
+                         bytes.n, LDCACHE_MAX);
+    int r = find_part(bytes, part, err);
+    if (r < 0)
+        return r;
+    *ret_n = get32(part->p + 20);
+    if (*ret_n > LDCACHE_ENTRIES_MAX || (part->n - HEADER_SIZE) / ENTRY_SIZE < *ret_n)
+        return wrong(err, 20, "more entries than fit in the file");
+    unsigned char endian = (unsigned char)part->p[28] & 3;
+    if (endian != 0 && endian != LITTLE_ENDIAN_FLAG)
+        return error_set(err, ERR_UNSUPPORTED, 0, "ld.so.cache is not little-endian");
+    return 0;
+}
+
+static int entry_at(struct str part, uint32_t i, struct ldcache_entry *ret, struct error *err)
+{
+    const char *e = part.p + HEADER_SIZE + (size_t)i * ENTRY_SIZE;
+    *ret = (struct ldcache_entry){ .flags = (int32_t)get32(e), .hwcap = get64(e + 16) };
+    int r = text_at(part, get32(e + 4), &ret->soname, err);
+    return r < 0 ? r : text_at(part, get32(e + 8), &ret->path, err);
+}
+
+int ldcache_each(struct str bytes, bool (*take)(void *arg, const struct ldcache_entry *e),
+                 void *arg, struct error *err)
+{
+    struct str part;
+    uint32_t n;
+    int r = open_part(bytes, &part, &n, err);
+    for (uint32_t i = 0; r == 0 && i < n; i++) {
+        struct ldcache_entry e;
+        r = entry_at(part, i, &e, err);
+        if (r == 0 && !take(arg, &e))
+            break;
+    }
+    return r;
+}
+
+static int no_room(const struct arena *a, struct error *err)
+{
+    return error_set(err, ERR_LIMIT, 0, "ld.so.cache needs more than the %zu bytes allowed",
+                     a->limit);
+}
+
 int ldcache_parse(struct arena *a, struct str bytes, struct ldcache *ret, struct error *err)
 {
     struct ldcache c = { 0 };
     struct str part;
-    if (bytes.n > LDCACHE_MAX)
-        return error_set(err, ERR_LIMIT, 0, "ld.so.cache has %zu bytes, at most %d are accepted",
-                         bytes.n, LDCACHE_MAX);
-    int r = find_part(bytes, &part, err);
+    uint32_t n;
+    int r = open_part(bytes, &part, &n, err);
     if (r < 0)
         return r;
-    uint32_t n = get32(part.p + 20);
-    if (n > LDCACHE_ENTRIES_MAX || (part.n - HEADER_SIZE) / ENTRY_SIZE < n)
-        return wrong(err, 20, "more entries than fit in the file");
-    unsigned char endian = (unsigned char)part.p[28] & 3;
-    if (endian != 0 && endian != LITTLE_ENDIAN_FLAG)
-        return error_set(err, ERR_UNSUPPORTED, 0, "ld.so.cache is not little-endian");
-    c.entries = arena_array(a, n, sizeof *c.entries);
+    c.entries = arena_array(a, n ? n : 1, sizeof *c.entries);
     if (!c.entries)
-        return error_set(err, ERR_LIMIT, 0, "ld.so.cache needs more than the %zu bytes allowed",
-                         a->limit);
+        return no_room(a, err);
     for (uint32_t i = 0; i < n; i++) {
-        const char *e = part.p + HEADER_SIZE + (size_t)i * ENTRY_SIZE;
-        const char *soname, *path;
-        r = text_at(part, get32(e + 4), &soname, err);
-        if (r == 0)
-            r = text_at(part, get32(e + 8), &path, err);
+        struct ldcache_entry *to = &c.entries[c.n];
+        r = entry_at(part, i, to, err);
         if (r < 0)
             return r;
-        struct ldcache_entry *to = &c.entries[c.n++];
-        *to =
-            (struct ldcache_entry){ arena_strdup(a, str_of(soname)), arena_strdup(a, str_of(path)),
-                                    (int32_t)get32(e), get64(e + 16) };
+        to->soname = arena_strdup(a, str_of(to->soname));
+        to->path = arena_strdup(a, str_of(to->path));
         if (!to->soname || !to->path)
-            return error_set(err, ERR_LIMIT, 0, "ld.so.cache needs more than the %zu bytes allowed",
-                             a->limit);
+            return no_room(a, err);
+        c.n++;
     }
     r = parse_extension(a, part, &c, err);
     if (r == 0)

@@ -38,6 +38,11 @@ struct ldcache {
 int ldcache_parse(struct arena *a, struct str bytes, struct ldcache *ret,
                   struct error *err) must_check;
 
+/* Gives each entry to take() without a copy: the texts live in `bytes`. Ends when take() says
+ * false. Errors as ldcache_parse; entries before a damaged one were given then. */
+int ldcache_each(struct str bytes, bool (*take)(void *arg, const struct ldcache_entry *e),
+                 void *arg, struct error *err) must_check;
+
 /* Sorts the entries as the loader's binary search needs them (in place) and writes the file. Of two
  * entries alike in name and flags and hwcap the first given wins. */
 int ldcache_write(struct ldcache *c, struct buf *out, struct error *err) must_check;

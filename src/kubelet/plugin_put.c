@@ -235,8 +235,10 @@ static size_t each_cdi_name(struct allocation *a, const struct container *k, str
     static const char *const gated[] = { "gdrcopy", "gds", "mofed" };
     size_t n = 0;
     struct bases i = bases_of(a, k);
-    for (const struct device *d; (d = next_base(&i)); n++)
-        put(b, n, "gpu", cdi_name_of(a->c->config->id_strategy, d->base, d->index));
+    for (const struct device *d; (d = next_base(&i)); n++) {
+        char name[CDI_NAME_MAX];
+        put(b, n, "gpu", cdi_name_of(a->c->config->id_strategy, d->base, d->index, name));
+    }
     if (a->c->imex_channel0)
         put(b, n++, "imex-channel", "0");
     for (size_t g = 0; g < ARRAY_LEN(gated); g++) {

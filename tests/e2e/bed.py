@@ -125,6 +125,9 @@ class Agent:
     def __init__(self, mete, bed, host, *args):
         self.mete, self.bed, self.host, self.args, self.process = mete, bed, host, list(args), None
         self.log = bed.state / "log" / "agent.log"
+        hook = pathlib.Path(mete).resolve().parent.parent / "hook" / "mete-hook"
+        if hook.exists():  # the program that our CDI files name has to be on the host
+            self.args.append(f"--nvidia-cdi-hook-path={hook}")
 
     def start(self, *more):
         self.offset = self.log.stat().st_size if self.log.exists() else 0

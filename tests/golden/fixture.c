@@ -187,12 +187,14 @@ struct survey *fixture_survey(const char *name)
         fill_parts(&gpus[0], parts);
     struct survey s = {
         .driver = DRIVER_OK,
-        .driver_version = "550.163.01",
+        .driver_version = "550.163.01", /* the H200 had another one */
         .cuda_version = 12040,
         .gpus = gpus,
         .n_gpus = p->gpus,
         .links = p->gpus > 1 ? links : NULL,
     };
+    if (strcmp(name, "h200") == 0)
+        snprintf(s.driver_version, sizeof(s.driver_version), "580.159.04");
     snprintf(s.platform, sizeof(s.platform), "%s", strcmp(name, "wsl") == 0 ? "wsl" : "nvml");
     auto_buf bytes;
     buf_init(&bytes, 4 * 1024 * 1024);
