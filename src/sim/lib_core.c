@@ -28,8 +28,8 @@ static struct {
     ino_t inode;
     _Atomic uint32_t inits; /* 0: no session */
     _Atomic uint32_t session;
-    uint32_t epoch; /* of the driver, when the session began */
-    uint32_t n_gpus, numbers[SIM_GPUS_MAX], lost_count[SIM_GPUS_MAX];
+    _Atomic uint32_t epoch; /* of the driver, when the session began */
+    _Atomic uint32_t n_gpus, numbers[SIM_GPUS_MAX], lost_count[SIM_GPUS_MAX];
     uint32_t n_handles, next_handle;
     struct handle handles[HANDLES_MAX];
     struct sim_world *staged;
@@ -158,9 +158,11 @@ static nv_return all_good(void)
 static nv_return init_locked(unsigned flags, bool bring_up)
 {
     if (atomic_load(&lib.inits) == 0) {
-        nv_return r = driver_state(&lib.epoch);
+        uint32_t epoch;
+        nv_return r = driver_state(&epoch);
         if (r != NV_OK)
             return r;
+        lib.epoch = epoch;
         begin_session();
         if (lib.n_gpus == 0 && !(flags & NV_INIT_NO_GPUS))
             return NV_E_NOT_FOUND;

@@ -117,8 +117,8 @@ static void test_waiting_sleeps_and_wakes_quickly(void **state)
         if (pid == 0) {
             usleep(20000);
             struct error err;
-            int r = lab_try(&l, "gpu 0 xid 13", &err);
             posted = now_ms();
+            int r = lab_try(&l, "gpu 0 xid 13", &err);
             _exit(r == 0 && write(pipes[1], &posted, sizeof(posted)) == sizeof(posted) ? 0 : 1);
         }
         assert_int_equal(NV_OK, l.nvmlEventSetWait_v2(set, &e, 10000));
@@ -135,7 +135,7 @@ static void test_waiting_sleeps_and_wakes_quickly(void **state)
             waited[k] = waited[k - 1];
             waited[k - 1] = x;
         }
-    print_message("woken %.3f ms after the change was made (median)\n", waited[4]);
+    print_message("woken %.3f ms after the change was begun (median)\n", waited[4]);
     lab_remove(&l);
 }
 
