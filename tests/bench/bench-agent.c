@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -217,6 +218,7 @@ static size_t keep_awake(pid_t *pids, size_t max)
     for (long i = 0; i < cpus && n < max; i++) {
         pid_t p = fork();
         if (p == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL); /* never outlives the bench */
             struct sched_param param = { 0 };
             cpu_set_t set;
             CPU_ZERO(&set);
