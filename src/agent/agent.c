@@ -250,6 +250,12 @@ static void worker_state(void *arg, enum driver_state s, bool stale, const char 
     health_changed(a);
 }
 
+static void worker_note(void *arg, const char *text)
+{
+    (void)arg;
+    log_warn("worker.note", KV("note", text));
+}
+
 /* ---- kubelet ---- */
 
 static void registered(void *arg, const char *resource, size_t devices)
@@ -516,6 +522,7 @@ static int set_up(struct agent *a, struct error *err)
         .surveyed = surveyed,
         .event = happened,
         .state = worker_state,
+        .note = worker_note,
     };
     r = watch_signals(a, err);
     if (r == 0)
