@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # build.sh DIR [MESON-OPTION...]   installs what is missing, configures DIR once, builds it. Quiet when all is well.
+#   Environment: BUILD_TARGETS (all): what ninja is to make
 set -eu
 cd "$(dirname "$0")/.."
 dir=${1:?usage: build.sh DIR [meson option...]}
@@ -28,7 +29,9 @@ elif [ "$(cat "$dir/.mete-options" 2>/dev/null)" != "$*" ]; then
 fi
 printf '%s' "$*" >"$dir/.mete-options"
 if [ -t 1 ]; then # one line that is rewritten
-    ninja -C "$dir" | sed -un 's/^\[\([0-9/]*\)\] .*/\1/p' | while read -r n; do printf '\r\033[Kbuilding %s' "$n"; done
+    # shellcheck disable=SC2086
+    ninja -C "$dir" ${BUILD_TARGETS:-all} | sed -un 's/^\[\([0-9/]*\)\] .*/\1/p' | while read -r n; do printf '\r\033[Kbuilding %s' "$n"; done
     printf '\r\033[K'
 fi
-quietly ninja --quiet -C "$dir"
+# shellcheck disable=SC2086
+quietly ninja --quiet -C "$dir" ${BUILD_TARGETS:-all}

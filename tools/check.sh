@@ -63,8 +63,11 @@ if [ "${CHECK_SANITIZE:-1}" != 0 ]; then
     if build build-asan -Dtests=true -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debug -Doptimization=1; then
         meson_tests "the same under ASan and UBSan" build-asan
     fi
-    if build build-tsan -Dtests=true -Db_sanitize=thread -Db_lundef=false -Dbuildtype=debug -Doptimization=1; then
-        TSAN_OPTIONS=halt_on_error=1 meson_tests "threads under TSan" build-tsan --suite threads
+    # Threads live in the disk thread, the worker's event wait and the reader of kubelet's files.
+    threaded=(io/test-disk gpu/test-worker gpu/test-worker-sim kubeletapi/test-reader)
+    if BUILD_TARGETS="${threaded[*]/#/tests/unit/} tests/unit/gpu/libfake-nvml.so tests/unit/gpu/libfake-nvml-old.so src/sim/libnvidia-ml-sim.so" \
+        build build-tsan -Dtests=true -Db_sanitize=thread -Db_lundef=false -Dbuildtype=debug -Doptimization=1; then
+        TSAN_OPTIONS=halt_on_error=1 meson_tests "threads under TSan" build-tsan disk gpu-worker gpu-worker-sim reader
     fi
 fi
 [ $skip = 0 ] || echo "$skip skipped"

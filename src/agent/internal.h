@@ -70,7 +70,7 @@ struct agent {
     char *health_text; /* as last handed to the disk thread */
     bool ledger_writing, health_writing;
     bool facts_answered; /* kubelet was asked once for its records, whatever came of it */
-    bool started; /* the lock is ours: ledger and plugins exist */
+    bool started;        /* the lock is ours: ledger and plugins exist */
     bool ending;
     enum driver_state driver;
     int64_t began_ns;
