@@ -235,6 +235,33 @@ static void sort_mounts(struct value *mounts)
     }
 }
 
+/* Files of the host belong to ids that a container with a user namespace does not know: a bind
+ * mount gets the runtime's id mapping, unless its options say otherwise. */
+static int put_idmap(struct apply *p, struct value *mount, const struct value *edit,
+                     struct error *err)
+{
+    const struct value *spaces = value_get(value_get(p->oci, "linux"), "namespaces"),
+                       *options = value_get(edit, "options");
+    bool user = false, bind = strcmp(value_text(value_get(edit, "type"), ""), "bind") == 0;
+    for (size_t i = 0; spaces && spaces->kind == VALUE_LIST && i < spaces->n; i++)
+        user = user || strcmp(value_text(value_get(&spaces->items[i], "type"), ""), "user") == 0;
+    for (size_t i = 0; options && i < options->n; i++) {
+        struct str o = options->items[i].text;
+        bind = bind || str_is(o, "bind") || str_is(o, "rbind");
+        if (str_is(o, "idmap") || str_is(o, "ridmap"))
+            return 0;
+    }
+    if (!user || !bind)
+        return 0;
+    struct value list = { .kind = VALUE_LIST }, word = value_of_text(STR("idmap"));
+    int r = 0;
+    for (size_t i = 0; r == 0 && options && i < options->n; i++)
+        r = value_append(p->arena, &list, &options->items[i], err);
+    if (r == 0)
+        r = value_append(p->arena, &list, &word, err);
+    return r < 0 ? r : put(p, mount, "options", list, err);
+}
+
 static int put_mount(struct apply *p, struct value *mounts, const struct value *edit,
                      struct error *err)
 {
@@ -247,6 +274,8 @@ static int put_mount(struct apply *p, struct value *mounts, const struct value *
         r = put(p, &mount, "source", *from, err);
     if (r == 0)
         r = put_copy(p, &mount, "options", edit, err);
+    if (r == 0)
+        r = put_idmap(p, &mount, edit, err);
     if (r < 0)
         return r;
     union {

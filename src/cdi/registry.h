@@ -16,6 +16,7 @@ struct cdi_found {
     const char *file;           /* path it came from */
     uint32_t priority;          /* place of its directory in the list: later wins */
     bool conflict;              /* twice at the same priority: cannot be resolved */
+    bool shadowed;              /* one of a later directory counts instead */
     const struct value *device; /* the device's containerEdits */
     const struct value *common; /* the file's containerEdits, or NULL */
 };
@@ -24,12 +25,18 @@ struct cdi_registry {
     struct arena arena;
     struct cdi_found *devices; /* sorted by name; one for each name */
     size_t n;
+    struct cdi_found *all; /* every definition: by name, then the one that counts first */
+    size_t n_all;
+    const char **files; /* read and valid, in the order read */
+    const struct value **docs;
+    size_t n_files;
 };
 
 /* Reads *.json and *.yaml directly in each directory, in order. A missing directory is fine. A file
  * that cannot be read or is not valid is left out with a finding that names file, line and what is
- * wrong; two files with the same device at the same priority are a finding naming both. Never fails
- * for what a file holds. */
+ * wrong; two files with the same device at the same priority are a finding naming both, also where
+ * a later directory settles it here: the engines' common reader refuses the name even then. Never
+ * fails for what a file holds. */
 int cdi_registry_load(const char *const *dirs, size_t n_dirs, struct cdi_registry **ret,
                       struct findings *findings, struct error *err) must_check;
 void cdi_registry_free(struct cdi_registry *r); /* NULL allowed */

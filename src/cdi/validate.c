@@ -2,6 +2,7 @@
 /* Is a document a CDI spec? One table of fields for each kind of object; what is not in the table
  * is an error, as in the engines' strict reader. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -87,7 +88,7 @@ static bool fields(struct check *c, const struct value *v, const char *what,
         } else if (m->value.kind != f->kind && m->value.kind != VALUE_NULL) {
             fault(c, &m->value, "give it the right kind of value", "%s.%s: expected %s, found %s",
                   what, f->name, kind_words[f->kind], value_kind_name(&m->value));
-        } else {
+        } else if (m->value.kind != VALUE_NULL) {
             needs(c, f->since, f->name);
         }
     }
@@ -110,12 +111,29 @@ static bool is_one_of(const char *word, const char *const *set, size_t n)
 
 static void check_env(struct check *c, const struct value *list)
 {
-    for (size_t i = 0; list && i < list->n; i++) {
+    for (size_t i = 0; list && list->kind == VALUE_LIST && i < list->n; i++) {
         const struct value *e = &list->items[i];
         if (e->kind != VALUE_TEXT || !memchr(e->text.p, '=', e->text.n) || e->text.p[0] == '=')
             fault(c, e, "write NAME=VALUE", "env: expected NAME=VALUE, found %s",
                   value_kind_name(e));
     }
+}
+
+static void check_texts(struct check *c, const struct value *list, const char *what)
+{
+    for (size_t i = 0; list && list->kind == VALUE_LIST && i < list->n; i++)
+        if (list->items[i].kind != VALUE_TEXT)
+            fault(c, &list->items[i], "write text here", "%s: expected text, found %s", what,
+                  value_kind_name(&list->items[i]));
+}
+
+/* Whole numbers that fit into 32 bits without a sign. */
+static void check_number(struct check *c, const struct value *v, const char *what)
+{
+    if (v && v->kind != VALUE_NULL &&
+        (v->kind != VALUE_INT || v->number < 0 || v->number > UINT32_MAX))
+        fault(c, v, "write a number from 0 to 4294967295", "%s: found %s", what,
+              value_kind_name(v));
 }
 
 static void check_node(struct check *c, const struct value *v)
@@ -136,6 +154,9 @@ static void check_node(struct check *c, const struct value *v)
     const char *permissions = value_text(value_get(v, "permissions"), "");
     if (strcmp(permissions, "none") != 0 && strspn(permissions, "rwm") != strlen(permissions))
         fault(c, v, "use letters of rwm, or none", "deviceNodes.permissions: \"%s\"", permissions);
+    static const char *const numbers[] = { "major", "minor", "fileMode", "uid", "gid" };
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+        check_number(c, value_get(v, numbers[i]), numbers[i]);
 }
 
 static void check_hook(struct check *c, const struct value *v)
@@ -153,7 +174,25 @@ static void check_hook(struct check *c, const struct value *v)
     if (name[0] && !is_one_of(name, names, ARRAY_LEN(names)))
         fault(c, v, "use createContainer or another OCI hook name",
               "hooks.hookName: \"%s\" is no OCI hook", name);
+    check_texts(c, value_get(v, "args"), "hooks.args");
     check_env(c, value_get(v, "env"));
+}
+
+static void check_net(struct check *c, const struct value *v)
+{
+    static const struct field table[] = {
+        { "hostInterfaceName", VALUE_TEXT, true, NULL },
+        { "name", VALUE_TEXT, true, NULL },
+    };
+    fields(c, v, "netDevices", table, ARRAY_LEN(table));
+}
+
+static void check_gid(struct check *c, const struct value *v)
+{
+    if (v->kind == VALUE_INT)
+        check_number(c, v, "additionalGids");
+    else
+        fault(c, v, "write a group number", "additionalGids: found %s", value_kind_name(v));
 }
 
 static void check_mount(struct check *c, const struct value *v)
@@ -164,7 +203,8 @@ static void check_mount(struct check *c, const struct value *v)
         { "options", VALUE_LIST, false, NULL },
         { "type", VALUE_TEXT, false, "0.4.0" },
     };
-    fields(c, v, "mounts", table, ARRAY_LEN(table));
+    if (fields(c, v, "mounts", table, ARRAY_LEN(table)))
+        check_texts(c, value_get(v, "options"), "mounts.options");
 }
 
 static void check_each(struct check *c, const struct value *list,
@@ -191,6 +231,8 @@ static void check_edits(struct check *c, const struct value *v)
     check_each(c, value_get(v, "deviceNodes"), check_node);
     check_each(c, value_get(v, "hooks"), check_hook);
     check_each(c, value_get(v, "mounts"), check_mount);
+    check_each(c, value_get(v, "netDevices"), check_net);
+    check_each(c, value_get(v, "additionalGids"), check_gid);
 }
 
 static bool word(struct str s, bool digit_first, const char *more)
@@ -220,6 +262,23 @@ bool cdi_name_valid(struct str qualified)
            word(rest, true, "_-.:");
 }
 
+/* Annotation keys as Kubernetes allows them: an optional DNS name and a slash, then a word. */
+static void check_annotations(struct check *c, const struct value *map)
+{
+    for (size_t i = 0; map && map->kind == VALUE_MAP && i < map->n; i++) {
+        const struct member *m = &map->members[i];
+        struct str rest = m->key, first = str_cut(&rest, '/');
+        struct str name = rest.p ? rest : first;
+        bool prefix_fine = !rest.p || (first.n <= 253 && word(first, true, "-."));
+        if (!prefix_fine || name.n > 63 || !word(name, true, "_-."))
+            fault(c, &m->value, "use [dns.name/]word with letters, digits and _ - . inside",
+                  "annotations: \"%.*s\" is no key", STR_FMT(m->key));
+        if (m->value.kind != VALUE_TEXT)
+            fault(c, &m->value, "write text here", "annotations: expected text, found %s",
+                  value_kind_name(&m->value));
+    }
+}
+
 static void check_device(struct check *c, const struct value *v)
 {
     static const struct field table[] = {
@@ -236,6 +295,7 @@ static void check_device(struct check *c, const struct value *v)
     if (name && name->kind == VALUE_TEXT && name->text.n && name->text.p[0] >= '0' &&
         name->text.p[0] <= '9')
         needs(c, "0.5.0", "a name that begins with a digit");
+    check_annotations(c, value_get(v, "annotations"));
     if (edits && edits->kind == VALUE_MAP && edits->n == 0)
         fault(c, edits, "say what the device needs", "devices: containerEdits of \"%s\" are empty",
               value_text(name, "?"));
@@ -243,16 +303,29 @@ static void check_device(struct check *c, const struct value *v)
         check_edits(c, edits);
 }
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(value_text(value_get(*(const struct value *const *)a, "name"), ""),
+                  value_text(value_get(*(const struct value *const *)b, "name"), ""));
+}
+
 static void check_twice(struct check *c, const struct value *devices)
 {
-    for (size_t i = 1;
-         devices && devices->kind == VALUE_LIST && devices->n <= 4096 && i < devices->n; i++) {
-        const char *name = value_text(value_get(&devices->items[i], "name"), "");
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(name, value_text(value_get(&devices->items[k], "name"), "")) == 0)
-                fault(c, &devices->items[i], "name each device once",
-                      "devices: \"%s\" stands twice", name);
+    if (!devices || devices->kind != VALUE_LIST || devices->n < 2)
+        return;
+    auto_free const struct value **sorted = try_alloc(devices->n * sizeof *sorted);
+    if (!sorted) {
+        fault(c, devices, "write fewer devices into one file", "no memory for %zu devices",
+              devices->n);
+        return;
     }
+    for (size_t i = 0; i < devices->n; i++)
+        sorted[i] = &devices->items[i];
+    qsort(sorted, devices->n, sizeof *sorted, by_text);
+    for (size_t i = 1; i < devices->n; i++)
+        if (by_text(&sorted[i - 1], &sorted[i]) == 0)
+            fault(c, MAX(sorted[i - 1], sorted[i]), "name each device once",
+                  "devices: \"%s\" stands twice", value_text(value_get(sorted[i], "name"), ""));
 }
 
 int cdi_validate(const struct value *doc, const char *name, struct findings *findings,
@@ -283,6 +356,7 @@ int cdi_validate(const struct value *doc, const char *name, struct findings *fin
             fault(&c, devices, "remove the file", "devices: the list is empty");
         check_each(&c, devices, check_device);
         check_twice(&c, devices);
+        check_annotations(&c, value_get(doc, "annotations"));
         const struct value *common = value_get(doc, "containerEdits");
         if (common && common->kind == VALUE_MAP)
             check_edits(&c, common);

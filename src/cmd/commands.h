@@ -8,6 +8,10 @@
 #include "base/opt.h"
 
 extern const struct command cmd_agent;
+extern const struct command cmd_cdi_apply;
+extern const struct command cmd_cdi_check;
+extern const struct command cmd_cdi_generate;
+extern const struct command cmd_cdi_list;
 extern const struct command cmd_config_check;
 extern const struct command cmd_config_show;
 extern const struct command cmd_driver_acquire;
