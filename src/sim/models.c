@@ -197,6 +197,15 @@ static uint32_t bridged_to(const struct sim_world *w, uint32_t i)
     return SIM_GPUS_MAX;
 }
 
+/* The first PCI bus from `bus` on where no gpu sits. */
+static uint32_t free_bus(const struct sim_world *w, uint32_t bus)
+{
+    for (uint32_t i = 0; i < w->n_gpus; i++)
+        if (w->gpus[i].domain == 0 && w->gpus[i].bus == bus)
+            return free_bus(w, bus + 1);
+    return bus;
+}
+
 static void link_up(struct sim_world *w, const struct model *m)
 {
     for (uint32_t i = 0; i < w->n_gpus; i++) {
@@ -214,7 +223,7 @@ static void link_up(struct sim_world *w, const struct model *m)
     }
     w->n_switches = m->far_end == FAR_SWITCH ? m->switches : 0;
     for (uint32_t s = 0; s < w->n_switches; s++)
-        w->switches[s].bus = 0x02 + s;
+        w->switches[s].bus = free_bus(w, s ? w->switches[s - 1].bus + 1 : 0x02);
     /* One gpu alone in a virtual machine sees no links and no fabric. */
     if (w->n_gpus == 1 && m->far_end == FAR_SWITCH) {
         w->gpus[0].has_fabric = 0;

@@ -108,6 +108,17 @@ static void test_the_tree_of_a_recorded_host(void **state)
     lab_remove(&l);
 }
 
+/* On the recorded A100 host a gpu sits on one of the buses that switches have elsewhere. */
+static void test_switches_keep_off_the_buses_of_gpus(void **state)
+{
+    struct lab l;
+    lab_make(&l, (struct sim_create){ .profile = "a100" });
+    assert_string_equal(lab_read(&l, "/sys/bus/pci/devices/0000:07:00.0/numa_node"), "3\n");
+    assert_string_equal(lab_read(&l, "/sys/bus/pci/devices/0000:08:00.0/class"), "0x068000\n");
+    assert_false(lab_exists(&l, "/sys/bus/pci/devices/0000:09:00.0"));
+    lab_remove(&l);
+}
+
 static void test_stand_ins_can_be_loaded(void **state)
 {
     struct lab l;
@@ -432,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_create_refuses),
         cmocka_unit_test(test_create_leaves_what_is_there),
         cmocka_unit_test(test_the_tree_of_a_recorded_host),
+        cmocka_unit_test(test_switches_keep_off_the_buses_of_gpus),
         cmocka_unit_test(test_stand_ins_can_be_loaded),
         cmocka_unit_test(test_real_nodes),
         cmocka_unit_test(test_seeds),
