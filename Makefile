@@ -20,8 +20,9 @@ check: ## every test that needs no cluster; ends with "N passed, N failed"
 	@tools/check.sh
 
 bench: ## figures beside their limits
-	@tools/build.sh build-release --buildtype=release -Dtests=true
-	@tests/bench/run build-release
+	@tools/deps.sh build test
+	@tools/build.sh $(BUILD) -Dtests=true
+	@tests/bench/run $(BUILD)
 
 fuzz: ## each fuzzer for FUZZ_SECONDS with libFuzzer
 	@tests/fuzz/run $(FUZZ_SECONDS)
