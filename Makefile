@@ -2,6 +2,7 @@
 # The two commands for a newcomer: make demo, make check. Everything is built by Meson in build/.
 BUILD ?= build
 PREFIX ?= /usr
+export PREFIX
 FUZZ_SECONDS ?= 20
 
 .PHONY: all deps demo check bench fuzz e2e format lint man install clean

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# build.sh DIR [MESON-OPTION...]   installs what is missing, configures DIR once, builds it. Quiet when all is well.
+# build.sh DIR [-DOPTION=VALUE...]   installs what is missing, configures DIR once, builds it. Quiet when all is well.
 #   Environment: BUILD_TARGETS (all): what ninja is to make
 set -eu
 cd "$(dirname "$0")/.."
-dir=${1:?usage: build.sh DIR [meson option...]}
+dir=${1:?usage: build.sh DIR [-Doption=value...]}
 shift
 tools/deps.sh build
 
@@ -20,12 +20,11 @@ case "$(gcc -dumpversion 2>/dev/null | cut -d. -f1) $*" in
 esac
 # The first caller may not want the tests (make demo): cmocka is needed for those only.
 case " $* " in *" -Dtests="*) ;; *) pkgconf --exists cmocka || set -- "$@" -Dtests=false ;; esac
+set -- "$@" "-Dprefix=${PREFIX:-/usr}"
 if [ ! -f "$dir/build.ninja" ]; then
-    quietly meson setup "$dir" --prefix "${PREFIX:-/usr}" "$@"
+    quietly meson setup "$dir" "$@"
 elif [ "$(cat "$dir/.mete-options" 2>/dev/null)" != "$*" ]; then
-    options=()
-    for o; do case $o in -D*) options+=("$o") ;; esac; done
-    [ ${#options[@]} -eq 0 ] || quietly meson configure "$dir" "${options[@]}"
+    quietly meson configure "$dir" "$@"
 fi
 printf '%s' "$*" >"$dir/.mete-options"
 if [ -t 1 ]; then # one line that is rewritten

@@ -1,12 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # docs.sh BUILDDIR OUTDIR       man pages and bash completion from the option tables of BUILDDIR's mete
-# docs.sh --install OUTDIR PREFIX   puts them where man and bash look
+# docs.sh --install OUTDIR PREFIX   puts them where man and bash look, and the systemd unit where systemd does
 set -eu
 cd "$(dirname "$0")/.."
 if [ "$1" = --install ]; then
     install -Dm644 -t "$3/share/man/man1" "$2"/*.1
     install -Dm644 "$2/mete.bash" "$3/share/bash-completion/completions/mete"
+    mkdir -p "$3/lib/systemd/system"
+    sed "s#/usr/bin/mete#${PREFIX:-/usr}/bin/mete#" deploy/systemd/mete-agent.service >"$3/lib/systemd/system/mete-agent.service"
+    install -Dm644 -t "$3/share/doc/mete" LICENSE README.md CHANGELOG.md
     exit 0
 fi
 tools/deps.sh docs
