@@ -11,7 +11,6 @@
 #include "gpu/hostfacts.h"
 
 enum {
-    WAIT_MS = 5000, /* how long a new set may have to wait for the old one's last wait */
     BACKOFF_MS = 100,
     BACKOFF_MAX_MS = 5000,
     STACK_SIZE = 256 * 1024, /* address space; only what the driver touches costs memory */
@@ -50,7 +49,8 @@ struct events {
     struct set *current;
     struct nv_event_data seen[SEEN_MAX];
     size_t n_seen;
-    bool fresh; /* `current` has not run dry since it was taken over */
+    bool fresh;                     /* `current` has not run dry since it was taken over */
+    struct nvml_progress *progress; /* only `waits` is ours; NULL: not wanted */
 };
 
 /* ---- making a set: first thread ---- */
@@ -211,13 +211,24 @@ static void take_over(struct events *e)
     free(old);
 }
 
-static nv_return wait_one(struct events *e, struct nv_event_data *ret)
+static nv_return wait_any(struct events *e, struct nv_event_data *ret)
 {
     if (e->nvml.events_wait_v2)
-        return e->nvml.events_wait_v2(e->current->handle, ret, WAIT_MS);
+        return e->nvml.events_wait_v2(e->current->handle, ret, EVENTS_WAIT_MS);
     struct nv_event_data_v1 v1 = { 0 };
-    nv_return r = e->nvml.events_wait_v1(e->current->handle, &v1, WAIT_MS);
+    nv_return r = e->nvml.events_wait_v1(e->current->handle, &v1, EVENTS_WAIT_MS);
     *ret = (struct nv_event_data){ v1.device, v1.type, v1.data, NV_NO_INSTANCE, NV_NO_INSTANCE };
+    return r;
+}
+
+/* The agent sees from the count that this thread is alive. */
+static nv_return wait_one(struct events *e, struct nv_event_data *ret)
+{
+    if (e->progress)
+        atomic_fetch_add(&e->progress->waits, 1);
+    nv_return r = wait_any(e, ret);
+    if (e->progress)
+        atomic_fetch_add(&e->progress->waits, 1);
     return r;
 }
 
@@ -308,7 +319,7 @@ static void *run(void *arg)
         if (r == NV_E_TIMEOUT && e->fresh)
             e->n_seen = 0;
         e->fresh = false;
-        if (r == NV_E_TIMEOUT && now_ms() - begun >= WAIT_MS / 10) {
+        if (r == NV_E_TIMEOUT && now_ms() - begun >= EVENTS_WAIT_MS / 10) {
             backoff = 0;
             continue;
         }
@@ -328,7 +339,7 @@ int events_new(struct nvml *n, void (*emit)(void *arg, const struct gpu_event *e
 {
     struct events *e = x_alloc(sizeof *e);
     e->nvml = *n;
-    e->nvml.progress = NULL;
+    e->progress = steal(e->nvml.progress);
     e->emit = emit;
     e->arg = arg;
     e->want_arm = true;

@@ -7,6 +7,9 @@
 #include "gpu/nvml.h"
 #include "gpu/worker.h"
 
+/* How long a wait lasts at most; a new set may have to wait for the old one's last. */
+enum { EVENTS_WAIT_MS = 5000 };
+
 struct events;
 
 /* emit() is called by both threads and must be safe for that. n is borrowed, and must outlive the

@@ -19,6 +19,7 @@ struct nvml_progress {
     _Atomic uint32_t calls; /* counts calls begun */
     _Atomic uint32_t gpu;   /* index that the call is about, NVML_NO_GPU: none */
     char call[56];          /* "" between calls */
+    _Atomic uint32_t waits; /* of the event thread: odd while it is inside the driver's wait */
 };
 #define NVML_NO_GPU UINT32_MAX
 

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "base/mem.h"
+#include "gpu/events.h"
 #include "gpu/worker_private.h"
 
 enum {
@@ -17,6 +18,7 @@ enum {
     TOTAL_FACTOR = 6,      /* a survey may take so many call timeouts, if its calls return */
     LOOKS = 4,             /* at the worker's progress in a call timeout */
     MESSAGES_AT_ONCE = 32, /* read before other work gets a turn */
+    EVENTS_HANG_MS = 3 * EVENTS_WAIT_MS,
 };
 
 struct gpu_worker {
@@ -33,6 +35,8 @@ struct gpu_worker {
     int64_t deadline_ms; /* used so far of the current survey */
     uint32_t calls_seen; /* of the process's progress at the last look */
     int quiet;           /* looks since then */
+    uint32_t waits_seen; /* of the process's event thread, at the last poll */
+    int64_t waits_ns;    /* since then they are */
     int64_t restart_ms, recheck_ms;
     struct fingerprint seen;
 
@@ -244,6 +248,17 @@ static void ask_soon(struct gpu_worker *w)
         timer_set(&w->gap, SURVEY_GAP_MS);
 }
 
+static void kill_hung(struct gpu_worker *w, const char *call, int64_t ms)
+{
+    char where[256], what[600];
+    process_where(w->process, w->config.seams->proc, where, sizeof where);
+    snprintf(what, sizeof what, "%s has not answered for %lld ms%s: worker %d is killed", call,
+             (long long)ms, where, (int)w->process->pid);
+    stop_talking(w);
+    process_kill(w->process, &w->config);
+    lost_worker(w, DRIVER_HUNG, what);
+}
+
 /* Calls that return one by one are slow, not hung. */
 static void deadline_over(void *arg)
 {
@@ -256,15 +271,9 @@ static void deadline_over(void *arg)
         timer_set(&w->deadline, w->config.call_timeout_ms / LOOKS);
         return;
     }
-    char call[128], where[256], what[600];
+    char call[128];
     process_call(w->process, call, sizeof call);
-    process_where(w->process, w->config.seams->proc, where, sizeof where);
-    snprintf(what, sizeof what, "%s has not answered for %lld ms%s: worker %d is killed", call,
-             (long long)MIN(w->deadline_ms, w->config.call_timeout_ms), where,
-             (int)w->process->pid);
-    stop_talking(w);
-    process_kill(w->process, &w->config);
-    lost_worker(w, DRIVER_HUNG, what);
+    kill_hung(w, call, MIN(w->deadline_ms, w->config.call_timeout_ms));
 }
 
 static bool any_lost(const struct survey *s)
@@ -292,6 +301,18 @@ static void plan_recheck(struct gpu_worker *w, const struct survey *s, bool rest
     w->recheck_ms = twice(w->recheck_ms, w->config.restart_max_ms);
 }
 
+/* A wait for events ends every few seconds. One that never does would leave us deaf for XIDs. */
+static bool events_hang(struct gpu_worker *w)
+{
+    int64_t now = host_mono_ns(w->config.host);
+    uint32_t waits = atomic_load_explicit(&w->process->progress->waits, memory_order_relaxed);
+    if (waits != w->waits_seen || waits % 2 == 0) {
+        w->waits_seen = waits;
+        w->waits_ns = now;
+    }
+    return now - w->waits_ns >= EVENTS_HANG_MS * INT64_C(1000000);
+}
+
 static void deliver(struct gpu_worker *w, struct survey *s, bool restart)
 {
     survey_unref(w->last);
@@ -304,6 +325,7 @@ static void deliver(struct gpu_worker *w, struct survey *s, bool restart)
     if (w->config.watch_events && s->driver == DRIVER_OK) {
         w->seen = fingerprint_take(w->config.host, s);
         timer_set(&w->poll, w->config.poll_ms);
+        (void)events_hang(w); /* the first look */
     }
     if (again)
         ask_soon(w);
@@ -317,6 +339,10 @@ static void deliver(struct gpu_worker *w, struct survey *s, bool restart)
 static void poll_over(void *arg)
 {
     struct gpu_worker *w = arg;
+    if (events_hang(w)) {
+        kill_hung(w, "the wait for events", EVENTS_HANG_MS);
+        return;
+    }
     struct fingerprint now = fingerprint_take(w->config.host, w->last);
     bool gpus = now.gpus != w->seen.gpus, parts = now.parts != w->seen.parts;
     w->seen = now;
@@ -429,6 +455,7 @@ static void start(struct gpu_worker *w)
     }
     struct error err;
     w->start_at_end = w->restart_next = false;
+    w->waits_seen = 0;
     int r = process_start(w->loop, &w->config, w, w->last, &process_calls, &w->process, &err);
     if (r < 0)
         lost_worker(w, last_state(w), err.text);
