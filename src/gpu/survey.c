@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "gpu/nvml_abi.h"
 
 static const char *const state_names[] = {
     [DRIVER_OK] = "ok",
@@ -77,4 +78,10 @@ const struct gpu_link *survey_link(const struct survey *s, size_t a, size_t b)
     if (!s->links || a >= s->n_gpus || b >= s->n_gpus || a == b)
         return NULL;
     return &s->links[a * s->n_gpus + b];
+}
+
+bool survey_loss_proves_reset(int code)
+{
+    return code == NV_E_GPU_IS_LOST || code == NV_E_RESET_REQUIRED || code == NV_E_GPU_NOT_FOUND ||
+           code == NV_E_DRIVER_NOT_LOADED || code == NV_E_UNINITIALIZED;
 }

@@ -106,10 +106,11 @@ struct gpu {
     uint32_t addressing;      /* 0 none, 1 HMM, 2 ATS */
     uint64_t energy_mj;       /* used since the driver or the gpu last started; counts up only */
     uint64_t generation; /* changes when the gpu was reset or re-enumerated since the agent first
-                            saw it (evidence of a reset): it was lost and answers again, the driver
-                            went away and came back, or its energy counter or its volatile ECC
-                            counter went backwards. On a real driver a reset ("nvidia-smi -r",
-                            reboot of the kernel module) starts both counters at zero. */
+                            saw it (evidence of a reset): it was lost in a way that only a reset
+                            ends (survey_loss_proves_reset) and answers again, the driver went away
+                            and came back, or its energy counter or its volatile ECC counter went
+                            backwards. On a real driver a reset ("nvidia-smi -r", reboot of the
+                            kernel module) starts both counters at zero. */
     struct part *parts;
     size_t n_parts;
     char mig_text[200]; /* why parts could not be read ("" = fine): no permission for nvidia-cap2, …
@@ -150,6 +151,9 @@ int survey_encode(const struct survey *s, struct buf *out, struct error *err) mu
 int survey_decode(struct str bytes, struct survey **ret, struct error *err) must_check;
 
 const struct gpu *survey_gpu(const struct survey *s, const char *uuid); /* NULL: none */
+/* A gpu that was lost with this nvmlReturn_t and answers again was reset or enumerated anew. Codes
+ * of a call that just failed (unknown, timeout, no permission, …) say nothing of the kind. */
+bool survey_loss_proves_reset(int code);
 const struct part *survey_part(const struct survey *s, const char *uuid,
                                const struct gpu **ret_gpu); /* ret_gpu may be NULL */
 const struct gpu_link *survey_link(const struct survey *s, size_t a, size_t b); /* NULL: unknown */

@@ -95,13 +95,15 @@ static bool listed_index(const struct work *w, uint32_t index)
     return false;
 }
 
-/* Fills a lost gpu with what was known of it; index and loss stay. */
+/* Fills a lost gpu with what was known of it; index and loss stay. While it stays lost, a code that
+ * only a reset ends is kept over one that may pass: its return is to count as that reset. */
 static void recall(struct gpu *g, const struct gpu *old)
 {
     struct gpu now = *g;
     *g = *old;
     g->index = now.index;
-    g->lost = now.lost;
+    if (!survey_loss_proves_reset(old->lost) || survey_loss_proves_reset(now.lost))
+        g->lost = now.lost;
     memcpy(g->lost_text, now.lost_text, sizeof g->lost_text);
     free(now.parts);
     g->parts = NULL;
@@ -162,7 +164,7 @@ static void compare(struct work *w, struct gpu *g)
     if (!old)
         return;
     g->generation = old->generation;
-    if (old->lost ||
+    if (survey_loss_proves_reset(old->lost) ||
         fell(old->valid & GPU_HAS_ENERGY, old->energy_mj, g->valid & GPU_HAS_ENERGY,
              g->energy_mj) ||
         fell(old->valid & GPU_HAS_ECC, old->ecc_uncorrected, g->valid & GPU_HAS_ECC,

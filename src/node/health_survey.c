@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "node/health_private.h"
 
-enum { RECOVERY_NONE = 0 };
+enum { RECOVERY_NONE = 0, GPU_NOT_FOUND = 28 /* nvmlReturn_t */ };
 
 static int64_t grown(const struct patient *p, int64_t base_ns)
 {
@@ -62,8 +62,11 @@ static void keep_proof(struct patient *p)
         p->faults[i].reset_seen = reset_proved(p, &p->faults[i]);
 }
 
-static void see_lost(struct patient *p)
+/* `code` as in struct gpu; of a gpu that the driver does not count: GPU_NOT_FOUND's. */
+static void see_lost(struct patient *p, int code)
 {
+    if (!survey_loss_proves_reset(code))
+        return;
     for (size_t i = 0; i < p->n_faults; i++)
         p->faults[i].lost_seen = true;
 }
@@ -119,7 +122,7 @@ static void examine(struct health *h, struct patient *p, const struct gpu *g, in
     if (g->lost) {
         open_simple(h, p, FAULT_LOST, (uint64_t)g->lost, now_ns);
         measure_from(p, g->generation, 0);
-        see_lost(p);
+        see_lost(p, g->lost);
         return;
     }
     take_facts(h, p, g, now_ns);
@@ -189,7 +192,7 @@ bool health_survey(struct health *h, const struct survey *s, int64_t now_ns)
             p->faults[k].based = true;
             p->faults[k].generation = UINT64_MAX;
         }
-        see_lost(p);
+        see_lost(p, GPU_NOT_FOUND);
     }
     plan_probe(h, now_ns);
     if (h->doubt)

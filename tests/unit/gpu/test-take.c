@@ -309,6 +309,14 @@ static void one_lost(void **state)
     assert_int_equal(s->gpus[2].generation, 1); /* it came back: evidence of a reset */
     assert_int_equal(s->gpus[3].generation, 0);
     survey_unref(s);
+    /* A handle that failed once for a reason that may pass: no reset is proved by its return. */
+    s = again(&b, "gpus=4 handle2=999");
+    assert_int_equal(s->gpus[2].lost, 999);
+    survey_unref(s);
+    s = again(&b, "gpus=4");
+    assert_int_equal(s->gpus[2].lost, 0);
+    assert_int_equal(s->gpus[2].generation, 1);
+    survey_unref(s);
     /* A call fails although the handle works. */
     s = again(&b, "gpus=4 call1=16");
     assert_int_equal(s->gpus[1].lost, 16);
@@ -510,6 +518,24 @@ static void generations(void **state)
     bench_end(&b);
 }
 
+/* A loss that proves nothing by itself: the counter does, over the time of the loss too. */
+static void reset_while_lost(void **state)
+{
+    struct bench b;
+    bench_begin(&b, FAKE_NVML, "energy=500");
+    survey_unref(taker_survey(b.t, b.n));
+    survey_unref(again(&b, "energy=600 handle0=999"));
+    struct survey *s = again(&b, "energy=700 energy0=20");
+    assert_int_equal(s->gpus[0].generation, 1);
+    assert_int_equal(s->gpus[1].generation, 0);
+    survey_unref(s);
+    survey_unref(again(&b, "energy=700 handle0=999"));
+    s = again(&b, "energy=800");
+    assert_int_equal(s->gpus[0].generation, 1);
+    survey_unref(s);
+    bench_end(&b);
+}
+
 static void driver_gone(void **state)
 {
     static const struct {
@@ -534,7 +560,8 @@ static void driver_gone(void **state)
         survey_unref(s);
         s = again(&b, "");
         assert_int_equal(s->driver, DRIVER_OK);
-        assert_int_equal(s->gpus[0].generation, 1);
+        /* An error that passed is no new driver. */
+        assert_int_equal(s->gpus[0].generation, cases[i].state == DRIVER_NOT_LOADED);
         survey_unref(s);
         bench_end(&b);
     }
@@ -589,8 +616,8 @@ int main(void)
         cmocka_unit_test(lost_at_start), cmocka_unit_test(uncounted),
         cmocka_unit_test(vanished),      cmocka_unit_test(displays_and_names),
         cmocka_unit_test(same_uuid),     cmocka_unit_test(mig),
-        cmocka_unit_test(generations),   cmocka_unit_test(driver_gone),
-        cmocka_unit_test(platforms),
+        cmocka_unit_test(generations),   cmocka_unit_test(reset_while_lost),
+        cmocka_unit_test(driver_gone),   cmocka_unit_test(platforms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,32 @@ static void test_reset_between_agents(void **state)
     bed_done(&b);
 }
 
+/* Lost before the agent's restart and well after it: a reset only if nothing else ends that loss.
+ */
+static void test_lost_between_agents(void **state)
+{
+    static const struct {
+        int code;
+        bool reset;
+    } cases[] = { { 15, true }, { 16, true }, { 28, true }, { 999, false }, { 11, false } };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct bed b = bed_new(1, NULL);
+        xid(&b, 0, 79);
+        look(&b, 1);
+        b.s->gpus[0].lost = cases[i].code;
+        look(&b, 1);
+        restart(&b, "boot-1", false);
+        b.s->gpus[0].lost = 0;
+        look(&b, 20);
+        look(&b, 20);
+        if (cases[i].reset)
+            assert_gpu(&b, 0, HEALTH_OK, NULL);
+        else
+            assert_gpu(&b, 0, HEALTH_UNHEALTHY, "xid-79");
+        bed_done(&b);
+    }
+}
+
 static void test_reboot(void **state)
 {
     struct bed b = bed_new(3, NULL);
@@ -302,9 +328,13 @@ static void test_properties(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_restart),   cmocka_unit_test(test_reset_between_agents),
-        cmocka_unit_test(test_reboot),    cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_properties),
+        cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_reset_between_agents),
+        cmocka_unit_test(test_lost_between_agents),
+        cmocka_unit_test(test_reboot),
+        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_properties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
