@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -195,6 +196,59 @@ static void ldconfig_reads_what_we_write(void **state)
     free(more);
 }
 
+struct seen {
+    size_t n, stop;
+    char last[64];
+};
+
+static bool see(void *arg, const struct ldcache_entry *e)
+{
+    struct seen *s = arg;
+    snprintf(s->last, sizeof s->last, "%s %s", e->soname, e->path);
+    return ++s->n != s->stop;
+}
+
+static void entries_one_by_one(void **state)
+{
+    (void)state;
+    struct ldcache_entry e[] = { { "liba.so.1", "/a/liba.so.1", LDCACHE_X86_64, 0 },
+                                 { "libb.so.1", "/b/libb.so.1", LDCACHE_X86_64, 0 } };
+    struct ldcache c = { .entries = e, .n = 2 };
+    auto_buf bytes;
+    struct error err;
+    write_cache(&c, &bytes);
+    struct seen all = { 0 }, first = { .stop = 1 };
+    assert_int_equal(ldcache_each(buf_view(&bytes), see, &all, &err), 0);
+    assert_int_equal(all.n, 2);
+    assert_string_equal(all.last, "liba.so.1 /a/liba.so.1"); /* the loader's order: falling */
+    assert_int_equal(ldcache_each(buf_view(&bytes), see, &first, &err), 0);
+    assert_string_equal(first.last, "libb.so.1 /b/libb.so.1");
+    assert_int_equal(ldcache_each((struct str){ bytes.p, 47 }, see, &all, &err), -ERR_INVALID);
+}
+
+/* Thousands of entries that all name the same long text must not cost time. */
+static void overlapping_texts(void **state)
+{
+    (void)state;
+    enum { N = 60000, TEXT = 8 * 1024 * 1024, HEAD = 48 + 24 * N };
+    auto_free char *bytes = x_alloc(HEAD + TEXT);
+    auto_arena a;
+    struct ldcache c;
+    struct error err;
+    memcpy(bytes, "glibc-ld.so.cache1.1", 20);
+    uint32_t n = N, at = HEAD;
+    memcpy(bytes + 20, &n, 4);
+    bytes[28] = 2;
+    for (size_t i = 0; i < N; i++) {
+        memcpy(bytes + 48 + 24 * i + 4, &at, 4);
+        memcpy(bytes + 48 + 24 * i + 8, &at, 4);
+    }
+    memset(bytes + HEAD, 'x', TEXT - 1);
+    arena_init(&a, ARENA);
+    assert_int_equal(ldcache_parse(&a, (struct str){ bytes, HEAD + TEXT }, &c, &err), -ERR_INVALID);
+    assert_non_null(strstr(err.text, "4096"));
+}
+
 static void elf_facts_of_real_and_broken_files(void **state)
 {
     (void)state;
@@ -231,6 +285,8 @@ int main(void)
         cmocka_unit_test(damaged_caches_are_survived),
         cmocka_unit_test(every_failed_allocation_is_an_error),
         cmocka_unit_test(ldconfig_reads_what_we_write),
+        cmocka_unit_test(entries_one_by_one),
+        cmocka_unit_test(overlapping_texts),
         cmocka_unit_test(elf_facts_of_real_and_broken_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
