@@ -8,7 +8,7 @@
 set -eu
 
 build=(gcc libc6-dev make meson ninja-build pkgconf python3 libnghttp2-dev libnanopb-dev libevent-dev libyaml-dev libyyjson-dev)
-test=(libcmocka-dev python3-grpcio python3-protobuf protobuf-compiler nanopb)
+test=(git libcmocka-dev python3-grpcio python3-protobuf protobuf-compiler nanopb)
 docs=(scdoc)
 e2e=(runc busybox-static openssl curl util-linux procps ca-certificates)
 GO_FLOOR=1.24
