@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 /*
- * src/cmd: one file for each subcommand, exporting one const struct command; main.c picks by argv[0] and argv[1].
- * Not here: anything that a second command could want.
- * may use: base io data wire gpu spec kubeletapi node cdi kubelet report sim agent
+ * src/cmd: one file for each subcommand, exporting one const struct command; main.c picks by
+ * argv[0] and argv[1]. Not here: anything that a second command could want. may use: base io data
+ * wire gpu spec kubeletapi node cdi kubelet report sim agent
  */
 #include "base/opt.h"
 
@@ -33,8 +33,8 @@ extern const size_t n_commands;
 
 /* The commands that Mete answers to by another program's name. */
 struct alias {
-    const char *name;               /* basename of argv[0] */
-    const struct command *command;  /* NULL: known, but not part of this version */
+    const char *name;              /* basename of argv[0] */
+    const struct command *command; /* NULL: known, but not part of this version */
 };
 extern const struct alias aliases[];
 extern const size_t n_aliases;
@@ -44,8 +44,8 @@ const struct command *command_find(int argc, char **argv, int *ret_words);
 
 /* Prints "PROGRAM: text" on stderr and returns the exit code that stands for the error. */
 int command_fail(const char *program, const struct error *err);
-/* What every command does first: parses its options (argv[0] is the command's name), answers --help, prints an error. False
- * when the command is done: *ret_exit is then its exit code and `o` is already freed. `check`: also check the choices, as
- * commands without a config file want. */
-bool command_begin(const struct command *c, struct opts *o, int argc, char **argv, int max_args, bool check,
-                   int *ret_exit);
+/* What every command does first: parses its options (argv[0] is the command's name), answers
+ * --help, prints an error. False when the command is done: *ret_exit is then its exit code and `o`
+ * is already freed. `check`: also check the choices, as commands without a config file want. */
+bool command_begin(const struct command *c, struct opts *o, int argc, char **argv, int max_args,
+                   bool check, int *ret_exit);

@@ -298,6 +298,15 @@ static void read_only_directory(void **state)
     remove_dir(dir);
 }
 
+/* What it does next; that it has to wait a little is no more than a note. */
+static int next_step(struct child *c)
+{
+    int said = next(c);
+    while (said == 'n')
+        said = next(c);
+    return said;
+}
+
 /* Deleted under the holder, as by a careless clean-up: it takes a new lock under the old name. */
 static void directory_that_is_deleted(void **state)
 {
@@ -305,25 +314,24 @@ static void directory_that_is_deleted(void **state)
     auto_free char *sub = x_printf("%s/state", dir), *command = x_printf("rm -rf %s", sub);
     auto_free char *lock = x_printf("%s/%s", sub, AGENT_LOCK);
     struct child a = start(sub, 0, false);
-    assert_int_equal(next(&a), 'A');
+    assert_int_equal(next_step(&a), 'A');
     assert_int_equal(system(command), 0);
     for (int i = 0; access(lock, F_OK) < 0; i++) {
         assert_true(i < 1500);
         usleep(10000);
     }
     struct child b = start(sub, 0, false);
-    assert_int_equal(next(&a), 'L');
-    assert_int_equal(next(&a), 'E');
-    assert_int_equal(next(&b), 'A');
+    assert_int_equal(next_step(&a), 'L');
+    assert_int_equal(next_step(&a), 'E');
+    assert_int_equal(next_step(&b), 'A');
     ended(&a, 0);
 
     /* Somebody else was quicker. */
     assert_int_equal(system(command), 0);
     struct child c = start(sub, 0, false);
-    assert_int_equal(next(&c), 'A');
-    assert_int_equal(next(&b), 'n');
-    assert_int_equal(next(&b), 'L');
-    assert_int_equal(next(&b), 'E');
+    assert_int_equal(next_step(&c), 'A');
+    assert_int_equal(next_step(&b), 'L');
+    assert_int_equal(next_step(&b), 'E');
     ended(&b, 0);
     stop(&c, SIGTERM);
     remove_dir(dir);
