@@ -19,12 +19,26 @@ static bool uses_cdi(const struct plugin_config *c)
     return c->list_strategies & (LIST_CDI_ANNOTATIONS | LIST_CDI_CRI);
 }
 
-static void log_notes(const struct inventory *inv)
+static bool noted_before(const struct inventory *before, const struct finding *f)
+{
+    for (size_t i = 0; before && i < before->notes.n; i++) {
+        const struct finding *was = &before->notes.items[i];
+        if (strcmp(was->id, f->id) == 0 && strcmp(was->subject, f->subject) == 0 &&
+            strcmp(was->cause, f->cause) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What the inventory before did not say already. */
+static void log_notes(const struct inventory *before, const struct inventory *inv)
 {
     for (size_t i = 0; i < inv->notes.n; i++) {
         const struct finding *f = &inv->notes.items[i];
-        log_warn("inventory.note", KV("subject", f->subject), KV("cause", f->cause),
-                 KV("fix", f->fix));
+        enum log_level level = f->severity == SEVERITY_INFO ? LOG_INFO_ : LOG_WARN_;
+        if (!noted_before(before, f))
+            log_at(level, "inventory.note", KV("id", f->id), KV("subject", f->subject),
+                   KV("cause", f->cause), KV("fix", f->fix));
     }
 }
 
@@ -257,8 +271,7 @@ static void publish(void *arg)
         agent_end(a, 1);
         return;
     }
-    if (!a->inventory || inv->notes.n != a->inventory->notes.n)
-        log_notes(inv);
+    log_notes(a->inventory, inv);
     inventory_free(a->next);
     a->next = inv;
     a->cdi_failed = false;

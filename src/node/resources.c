@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "spec/pattern.h"
 
 static const char GPU_RESOURCE[] = "nvidia.com/gpu";
 static const char MIG_PREFIX[] = "nvidia.com/mig-";
@@ -49,38 +50,16 @@ static int add(struct draft *d, size_t gpu, uint32_t part, const char *resource,
 
 static const char *pattern_name(const struct resource_pattern *patterns, size_t n, const char *text)
 {
-    for (size_t i = 0; i < n; i++)
-        if (str_glob(str_of(patterns[i].pattern), str_of(text)))
-            return patterns[i].name;
-    return NULL;
+    size_t i = pattern_first(patterns, n, text);
+    return i < n ? patterns[i].name : NULL;
 }
 
-/* Patterns that take part on this host but matched nothing get a note with the names that were
- * there, so that a hyphen in place of a space is seen at once. */
-static void note_unused(struct draft *d, const struct resource_pattern *patterns, size_t n,
-                        const char *what, const char *const *texts, size_t n_texts)
+/* Which names each pattern takes on this host; where nothing can be named, nothing is said. */
+static void explain(struct draft *d, const struct resource_pattern *patterns, size_t n,
+                    const char *what, const char *const *texts, size_t n_texts)
 {
-    if (n_texts == 0)
-        return;
-    auto_buf seen;
-    buf_init(&seen, 1024);
-    for (size_t t = 0; t < n_texts; t++) {
-        bool again = false;
-        for (size_t k = 0; k < t && !again; k++)
-            again = strcmp(texts[k], texts[t]) == 0;
-        if (!again)
-            buf_fmt(&seen, "%s\"%s\"", seen.n ? ", " : "", texts[t]);
-    }
-    for (size_t i = 0; i < n; i++) {
-        bool hit = false;
-        for (size_t t = 0; t < n_texts && !hit; t++)
-            hit = pattern_name(patterns, i + 1, texts[t]) && !pattern_name(patterns, i, texts[t]);
-        if (!hit)
-            findings_add(&d->inv->notes, "resources.pattern-unused", SEVERITY_WARNING,
-                         patterns[i].name, "write the pattern as the driver spells the name",
-                         "pattern \"%s\" (line %u) matched no %s; there %s %s", patterns[i].pattern,
-                         patterns[i].line, what, n_texts == 1 ? "is" : "are", seen.p ? seen.p : "");
-    }
+    if (n_texts > 0)
+        pattern_explain(patterns, n, d->in->config->source, what, texts, n_texts, &d->inv->notes);
 }
 
 static void check_patterns(struct draft *d)
@@ -95,16 +74,16 @@ static void check_patterns(struct draft *d)
         return;
     size_t n = 0;
     for (size_t i = 0; i < s->n_gpus; i++)
-        if (d->inv->gpus[i].name[0])
+        if (d->inv->gpus[i].name[0] && !d->inv->gpus[i].skip)
             texts[n++] = d->inv->gpus[i].name;
-    note_unused(d, c->gpu_patterns, c->n_gpu_patterns, "GPU name", texts, n);
+    explain(d, c->gpu_patterns, c->n_gpu_patterns, "GPU name", texts, n);
     if (c->mig_strategy != MIG_STRATEGY_MIXED)
         return;
     n = 0;
     for (size_t i = 0; i < s->n_gpus; i++)
         for (size_t p = 0; p < s->gpus[i].n_parts; p++)
             texts[n++] = s->gpus[i].parts[p].profile;
-    note_unused(d, c->mig_patterns, c->n_mig_patterns, "MIG profile", texts, n);
+    explain(d, c->mig_patterns, c->n_mig_patterns, "MIG profile", texts, n);
 }
 
 /* ---- whole gpus ---- */

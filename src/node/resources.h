@@ -13,6 +13,7 @@ struct base {
     const char *resource;                /* name before sharing */
     const char *name;                    /* name after sharing */
     const struct shared_resource *entry; /* NULL: not named in sharing */
+    uint32_t line, column;               /* where the entry names it */
     enum sharing_kind sharing;
     uint32_t replicas;  /* 0: not shared */
     uint32_t gpu, part; /* as in struct device */

@@ -6,8 +6,6 @@
 #include "base/mem.h"
 #include "node/resources.h"
 
-enum { RESOURCE_NAME_MAX = 63 };
-
 static const char *kind_key(enum sharing_kind k)
 {
     return k == SHARING_MPS ? "sharing.mps.resources" : "sharing.timeSlicing.resources";
@@ -41,16 +39,15 @@ static bool ref_means(const struct draft *d, const struct device_ref *ref, const
 
 /* A complaint about `what` at a place of the config: an error for a new config; for one that is
  * already served a note, for then the host changed, and the other devices must not suffer. */
-static int complain(struct draft *d, uint32_t line, uint32_t column, const char *what,
-                    struct error *err)
+static int complain(struct draft *d, const char *id, uint32_t line, uint32_t column,
+                    const char *what, const char *fix, struct error *err)
 {
     const char *key = kind_key(d->in->config->sharing.kind);
     if (!d->in->running)
-        return error_set(err, ERR_INVALID, 0, "%s:%u:%u: %s: %s", source(d), line, column, key,
-                         what);
+        return error_set(err, ERR_INVALID, 0, "%s:%u:%u: %s: %s; %s", source(d), line, column, key,
+                         what, fix);
     const char *subject = arena_printf(&d->inv->arena, "%s:%u:%u %s", source(d), line, column, key);
-    findings_add(&d->inv->notes, "sharing.device-gone", SEVERITY_WARNING, subject,
-                 "bring the device back or take it out of the config", "%s", what);
+    findings_add(&d->inv->notes, id, SEVERITY_WARNING, subject, fix, "%s", what);
     return 0;
 }
 
@@ -69,21 +66,23 @@ static void index_list(const struct draft *d, const char *resource, struct buf *
     }
 }
 
+/* One gpu may be named by its index here and by its UUID there: only the survey shows that both
+ * mean it. Once served, the first entry keeps it. */
 static int claim(struct draft *d, struct base *b, const struct shared_resource *e, uint32_t line,
                  uint32_t column, struct error *err)
 {
-    if (b->entry == e)
-        return error_set(err, ERR_INVALID, 0,
-                         "%s:%u:%u: %s: device %s (%s) is listed twice in this entry; list it once",
-                         source(d), line, column, kind_key(d->in->config->sharing.kind), b->index,
-                         b->id);
-    if (b->entry)
-        return error_set(err, ERR_INVALID, 0,
-                         "%s:%u:%u: %s: device %s (%s) is already taken by the entry at line %u; a "
-                         "device may be in one entry only",
-                         source(d), line, column, kind_key(d->in->config->sharing.kind), b->index,
-                         b->id, b->entry->line);
+    if (b->entry) {
+        char what[300];
+        bool same = b->entry == e;
+        snprintf(what, sizeof what, "device %s (%s) is %s at %u:%u", b->index, b->id,
+                 same ? "listed in this entry already," : "taken by another entry,", b->line,
+                 b->column);
+        return complain(d, "sharing.device-twice", line, column, what,
+                        same ? "list it once" : "a device may be in one entry only", err);
+    }
     b->entry = e;
+    b->line = line;
+    b->column = column;
     return 0;
 }
 
@@ -100,7 +99,9 @@ static int claim_ref(struct draft *d, const struct shared_resource *e, const str
     index_list(d, e->name, &have);
     buf_fmt(&what, "device %s matches none of %s; this host has %s",
             ref_text(ref, text, sizeof text), e->name, have.p ? have.p : "none");
-    return complain(d, ref->line, ref->column, what.p ? what.p : "device matches nothing", err);
+    return complain(d, "sharing.device-gone", ref->line, ref->column,
+                    what.p ? what.p : "device matches nothing",
+                    "bring the device back or take it out of the config", err);
 }
 
 /* The first `max` bases of the resource. */
@@ -121,7 +122,8 @@ static int claim_first(struct draft *d, const struct shared_resource *e, uint32_
     char what[160];
     snprintf(what, sizeof what, "%u devices of a resource are asked for, the host has %u", max,
              taken);
-    return complain(d, e->line, e->column, what, err);
+    return complain(d, "sharing.device-gone", e->line, e->column, what,
+                    "bring the devices back or ask for fewer", err);
 }
 
 static bool exists(const struct draft *d, const char *resource)
@@ -169,12 +171,14 @@ static int give_name(struct draft *d, struct base *b, struct error *err)
         b->name = arena_printf(&d->inv->arena, "%s.shared", b->resource);
     if (!b->name)
         return draft_no_memory(err);
-    if (strlen(b->name) > RESOURCE_NAME_MAX)
+    const char *slash = strchr(b->name, '/');
+    size_t n = strlen(slash ? slash + 1 : b->name);
+    if (n > RESOURCE_NAME_PART_MAX)
         return error_set(err, ERR_INVALID, 0,
-                         "%s:%u:%u: %s: the resource name %s has %zu characters, %d are allowed; "
-                         "choose a shorter one with rename",
-                         source(d), e->line, e->column, kind_key(s->kind), b->name, strlen(b->name),
-                         RESOURCE_NAME_MAX);
+                         "%s:%u:%u: %s: the resource name %s has %zu characters after the \"/\", "
+                         "%d are allowed; choose a shorter one with rename",
+                         source(d), e->line, e->column, kind_key(s->kind), b->name, n,
+                         RESOURCE_NAME_PART_MAX);
     return 0;
 }
 

@@ -231,10 +231,12 @@ static void test_patterns(void **state)
     assert_true(noted(inv, "resources.no-pattern", "GPU name 'NVIDIA T4' does not match"));
     assert_true(noted(inv, "resources.no-pattern", "MIG profile '2g.20gb'"));
     /* B-017: a pattern without a match shows the names as they are. */
-    assert_true(noted(inv, "resources.pattern-unused", "\"NVIDIA H100 80GB HBM3\", \"NVIDIA T4\""));
-    assert_true(noted(inv, "resources.pattern-unused", "\"NVIDIA-A100*\" (line 4)"));
-    assert_true(noted(inv, "resources.pattern-unused", "\"*80GB*\""));
-    assert_false(noted(inv, "resources.pattern-unused", "\"*H100*\""));
+    assert_true(noted(inv, "pattern.unused", "\"NVIDIA H100 80GB HBM3\", \"NVIDIA T4\""));
+    assert_true(noted(inv, "pattern.unused", "\"NVIDIA-A100*\""));
+    assert_true(noted(inv, "pattern.unused", "because \"*H100*\" (line 5) comes before it"));
+    assert_true(noted(inv, "pattern.matched", "\"*H100*\""));
+    assert_true(noted(inv, "pattern.matched", "takes \"1g.10gb\""));
+    assert_false(noted(inv, "pattern.unused", "DGX Display"));
     inventory_free(inv);
     survey_unref(s);
 }
@@ -515,6 +517,11 @@ static void test_sharing_by_device(void **state)
           .line = 7,
           .column = 17 }
     };
+    static const struct device_ref by_uuid[] = { { .kind = REF_UUID,
+                                                   .uuid =
+                                                       "GPU-01000100-0000-0000-0000-000000000000",
+                                                   .line = 9,
+                                                   .column = 19 } };
     const struct {
         struct shared_resource entry;
         const char *text;
@@ -524,14 +531,16 @@ static void test_sharing_by_device(void **state)
           "nvidia.com/gpu; this host has 0, 1, 2, 3" },
         { { .refs = mig, .n_refs = 1 }, "device 0:1 matches none" },
         { { .refs = twice, .n_refs = 2 },
-          "config.yaml:7:17: sharing.timeSlicing.resources: device "
-          "1 (GPU-01000100-0000-0000-0000-000000000001) is listed "
-          "twice" },
-        { { .refs = first, .n_refs = 1 }, "is already taken by the entry at line 4" },
+          "config.yaml:7:17: sharing.timeSlicing.resources: device 1 "
+          "(GPU-01000100-0000-0000-0000-000000000001) is listed in this entry already, at 6:17" },
+        { { .refs = by_uuid, .n_refs = 1 },
+          "config.yaml:9:19: sharing.timeSlicing.resources: device 0 "
+          "(GPU-01000100-0000-0000-0000-000000000000) is taken by another entry, at 5:17; a device "
+          "may be in one entry only" },
         { { .all = true, .line = 3, .column = 9 },
           "config.yaml:3:9: sharing.timeSlicing.resources: "
           "device 0" },
-        { { .count = 9, .line = 3, .column = 9 }, "is already taken" },
+        { { .count = 9, .line = 3, .column = 9 }, "is taken by another entry, at 5:17" },
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct shared_resource both[2] = { entries[0], bad[i].entry };
@@ -550,6 +559,17 @@ static void test_sharing_by_device(void **state)
     assert_int_equal(inventory_build(&in, &inv, &err), 0);
     assert_offer(inv, "nvidia.com/gpu:4/4");
     assert_true(noted(inv, "sharing.device-gone", "device 9"));
+    inventory_free(inv);
+    /* Served already, and the gpus were numbered anew, so that two entries now mean one: the first
+     * keeps it. */
+    struct shared_resource both[2] = { entries[0], entries[0] };
+    both[1].rename = "nvidia.com/gpu-batch";
+    both[1].refs = by_uuid;
+    both[1].replicas = 8;
+    c = shared_config(MIG_STRATEGY_NONE, false, both, 2);
+    assert_int_equal(inventory_build(&in, &inv, &err), 0);
+    assert_offer(inv, "nvidia.com/gpu:3/3 nvidia.com/gpu-light:2/2");
+    assert_true(noted(inv, "sharing.device-twice", "at 5:17"));
     inventory_free(inv);
     survey_unref(s);
 }
@@ -596,10 +616,14 @@ static void test_sharing_count_and_exclusive(void **state)
         .name = "nvidia.com/gpu",
         .all = true,
         .replicas = 2,
-        .rename = "nvidia.com/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+        .rename = "nvidia.com/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
     };
     c = shared_config(MIG_STRATEGY_MIXED, true, &longer, 1);
-    refuse(s, &c, ERR_INVALID, "has 64 characters, 63 are allowed");
+    refuse(s, &c, ERR_INVALID, "has 64 characters after the \"/\", 63 are allowed");
+    longer.rename = "nvidia.com/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    inv = build(s, &c, NULL);
+    assert_non_null(inventory_resource(inv, longer.rename));
+    inventory_free(inv);
     survey_unref(s);
 }
 
