@@ -59,14 +59,11 @@ void search_add_once(struct search *s, const char ***list, size_t *n, const char
 
 /* ---- programs, sockets, configuration ---- */
 
-/* The folder's own path without links, the name as it is asked for: a program that is a link to
- * somewhere else keeps its name. */
-static void add_in_dir(struct search *s, enum cdi_file_kind kind, const char *dir, const char *name,
-                       const char *real, const char *link)
+/* A file in a folder (a real path) keeps its name, also when it is a link to somewhere else. */
+static void add_in_dir(struct search *s, enum cdi_file_kind kind, const char *real_dir,
+                       const char *name, const char *real, const char *link)
 {
-    char real_dir[CDI_PATH_MAX], path[2 * CDI_PATH_MAX];
-    if (!cdi_root_resolve(&s->root, dir, real_dir, NULL))
-        return;
+    char path[2 * CDI_PATH_MAX];
     const char *base = strcmp(real_dir, "/") == 0 ? "" : real_dir;
     snprintf(path, sizeof path, "%s/%s", base, name);
     search_add_file(s, kind, path, real);
@@ -74,16 +71,30 @@ static void add_in_dir(struct search *s, enum cdi_file_kind kind, const char *di
         search_add_link(s, true, base, link, name);
 }
 
-static bool try_program(struct search *s, const char *dir, const char *name)
+static bool try_program(struct search *s, const char *real_dir, const char *name)
 {
-    char path[CDI_PATH_MAX], real[CDI_PATH_MAX];
+    char real[CDI_PATH_MAX];
     struct stat st;
-    int n = snprintf(path, sizeof path, "%s/%s", dir, name);
-    if (n < 0 || (size_t)n >= sizeof path || !cdi_root_resolve(&s->root, path, real, &st) ||
-        !S_ISREG(st.st_mode) || !(st.st_mode & 0111))
+    if (!cdi_root_resolve_in(&s->root, real_dir, name, real, &st) || !S_ISREG(st.st_mode) ||
+        !(st.st_mode & 0111))
         return false;
-    add_in_dir(s, CDI_FILE_PROGRAM, dir, name, real, NULL);
+    add_in_dir(s, CDI_FILE_PROGRAM, real_dir, name, real, NULL);
     return true;
+}
+
+/* Adds a folder, without links, to those that are searched, unless it is there. */
+static void add_real_dir(struct search *s, const char ***dirs, size_t *n, const char *path)
+{
+    char real[CDI_PATH_MAX];
+    struct stat st;
+    if (!cdi_root_resolve(&s->root, path, real, &st) || !S_ISDIR(st.st_mode))
+        return;
+    for (size_t i = 0; i < *n; i++)
+        if (strcmp((*dirs)[i], real) == 0)
+            return;
+    const char **item = SEARCH_PUSH(s, *dirs, *n);
+    if (item)
+        *item = search_text(s, "%s", real);
 }
 
 /* Where programs lie beside a library folder: "/usr/lib/x86_64-linux-gnu" → "/usr/bin". */
@@ -108,19 +119,6 @@ static const char *const program_dirs[] = {
     "/usr/local/bin", "/usr/local/sbin", "/opt/bin", "/run/current-system/sw/bin",
 };
 
-static void find_program(struct search *s, const char *name)
-{
-    char dir[CDI_PATH_MAX];
-    for (size_t i = 0; i < s->found->n_cuda_dirs; i++) {
-        if (bin_beside(s->found->cuda_dirs[i], dir) && try_program(s, dir, name))
-            return;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(program_dirs); i++) {
-        if (try_program(s, program_dirs[i], name))
-            return;
-    }
-}
-
 static void find_programs(struct search *s)
 {
     static const char *const names[] = {
@@ -131,11 +129,20 @@ static void find_programs(struct search *s)
         "nvidia-cuda-mps-server",
         "nvidia-imex",
         "nvidia-imex-ctl",
+        "nvidia-xconfig", /* last: only with graphics */
     };
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        find_program(s, names[i]);
-    if (!s->options->no_graphics)
-        find_program(s, "nvidia-xconfig");
+    const char **dirs = NULL;
+    size_t n = 0;
+    char dir[CDI_PATH_MAX];
+    for (size_t i = 0; i < s->found->n_cuda_dirs; i++)
+        if (bin_beside(s->found->cuda_dirs[i], dir))
+            add_real_dir(s, &dirs, &n, dir);
+    for (size_t i = 0; i < ARRAY_LEN(program_dirs); i++)
+        add_real_dir(s, &dirs, &n, program_dirs[i]);
+    for (size_t i = 0; i < ARRAY_LEN(names) - s->options->no_graphics && !s->full; i++)
+        for (size_t k = 0; k < n; k++)
+            if (try_program(s, dirs[k], names[i]))
+                break;
 }
 
 static void find_sockets(struct search *s)
@@ -156,19 +163,19 @@ static void find_sockets(struct search *s)
     }
 }
 
+struct config_dirs {
+    const char **dirs;
+    size_t n;
+};
+
 /* Configuration is looked for in several folders, and put where the container's loaders look. */
-static void find_config(struct search *s, const char *name, const char *container_dir, bool bare)
+static void find_config(struct search *s, const struct config_dirs *in, const char *name,
+                        const char *container_dir)
 {
-    static const char *const usual[] = { "/etc", "/usr/local/share", "/usr/share" };
-    const struct cdi_driver_options *o = s->options;
-    const char *const *dirs = o->n_config_dirs ? o->config_dirs : usual;
-    size_t n = o->n_config_dirs ? o->n_config_dirs : ARRAY_LEN(usual);
-    char path[CDI_PATH_MAX], real[CDI_PATH_MAX], container[CDI_PATH_MAX];
+    char real[CDI_PATH_MAX], container[CDI_PATH_MAX];
     struct stat st;
-    for (size_t i = 0; i < n + bare; i++) {
-        int len = snprintf(path, sizeof path, "%s/%s", i < n ? dirs[i] : "", name);
-        if (len < 0 || (size_t)len >= sizeof path || !cdi_root_resolve(&s->root, path, real, &st) ||
-            !S_ISREG(st.st_mode))
+    for (size_t i = 0; i < in->n; i++) {
+        if (!cdi_root_resolve_in(&s->root, in->dirs[i], name, real, &st) || !S_ISREG(st.st_mode))
             continue;
         snprintf(container, sizeof container, "%s/%s", container_dir, name);
         search_add_file(s, CDI_FILE_CONFIG, container, real);
@@ -196,29 +203,24 @@ static void find_configs(struct search *s)
         "vulkan/icd.d/nvidia_layers.json",
         "vulkan/implicit_layer.d/nvidia_layers.json",
     };
+    static const char *const usual[] = { "/etc", "/usr/local/share", "/usr/share" };
+    const struct cdi_driver_options *o = s->options;
+    const char *const *dirs = o->n_config_dirs ? o->config_dirs : usual;
+    size_t n = o->n_config_dirs ? o->n_config_dirs : ARRAY_LEN(usual);
+    struct config_dirs in = { 0 };
+    for (size_t i = 0; i < n; i++)
+        add_real_dir(s, &in.dirs, &in.n, dirs[i]);
     for (size_t i = 0; i < ARRAY_LEN(share); i++)
-        find_config(s, share[i], "/usr/share", false);
-    find_config(s, "OpenCL/vendors/nvidia.icd", "/etc", false);
+        find_config(s, &in, share[i], "/usr/share");
+    find_config(s, &in, "OpenCL/vendors/nvidia.icd", "/etc");
+    add_real_dir(s, &in.dirs, &in.n, "/"); /* some have it at <driver root>/vulkan */
     for (size_t i = 0; i < ARRAY_LEN(vulkan); i++)
-        find_config(s, vulkan[i], "/etc", true); /* some have them at <driver root>/vulkan */
+        find_config(s, &in, vulkan[i], "/etc");
 }
 
 /* ---- X server modules ---- */
 
-static bool try_xorg(struct search *s, const char *dir, const char *name)
-{
-    char path[2 * CDI_PATH_MAX], real[CDI_PATH_MAX];
-    struct stat st;
-    int n = snprintf(path, sizeof path, "%s/%s", dir, name);
-    if (n < 0 || (size_t)n >= sizeof path || !cdi_root_resolve(&s->root, path, real, &st) ||
-        !S_ISREG(st.st_mode))
-        return false;
-    bool linked = str_starts(str_of(name), "libglxserver_nvidia.so.");
-    add_in_dir(s, CDI_FILE_XORG, dir, name, real, linked ? "libglxserver_nvidia.so" : NULL);
-    return true;
-}
-
-static void find_xorg(struct search *s, const char *name)
+static void find_xorg(struct search *s)
 {
     static const char *const below[] = {
         "nvidia/xorg",
@@ -227,18 +229,28 @@ static void find_xorg(struct search *s, const char *name)
         "xorg/modules/updates/drivers",
         "xorg/modules/updates/extensions",
     };
-    const char *dirs[SEARCH_DIRS_MAX + 2];
-    size_t n = 0;
-    for (size_t i = 0; i < s->found->n_cuda_dirs && n < SEARCH_DIRS_MAX; i++)
-        dirs[n++] = s->found->cuda_dirs[i];
-    dirs[n++] = "/usr/lib";
-    dirs[n++] = "/usr/lib64";
-    char dir[2 * CDI_PATH_MAX];
-    for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < ARRAY_LEN(below); k++) {
-            snprintf(dir, sizeof dir, "%s/%s", dirs[i], below[k]);
-            if (try_xorg(s, dir, name))
-                return;
+    const char **roots = NULL, **dirs = NULL;
+    size_t n_roots = 0, n = 0;
+    char real[CDI_PATH_MAX];
+    struct stat st;
+    for (size_t i = 0; i < s->found->n_cuda_dirs; i++)
+        add_real_dir(s, &roots, &n_roots, s->found->cuda_dirs[i]);
+    add_real_dir(s, &roots, &n_roots, "/usr/lib");
+    add_real_dir(s, &roots, &n_roots, "/usr/lib64");
+    for (size_t i = 0; i < n_roots; i++)
+        for (size_t k = 0; k < ARRAY_LEN(below); k++)
+            if (cdi_root_resolve_in(&s->root, roots[i], below[k], real, &st))
+                add_real_dir(s, &dirs, &n, real);
+    auto_free char *glx = x_printf("libglxserver_nvidia.so.%s", s->found->version);
+    const char *const names[] = { "nvidia_drv.so", glx };
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        for (size_t k = 0; k < n; k++) {
+            if (!cdi_root_resolve_in(&s->root, dirs[k], names[i], real, &st) ||
+                !S_ISREG(st.st_mode))
+                continue;
+            add_in_dir(s, CDI_FILE_XORG, dirs[k], names[i], real,
+                       i == 1 ? "libglxserver_nvidia.so" : NULL);
+            break;
         }
     }
 }
@@ -384,10 +396,8 @@ int cdi_driver_find(struct arena *a, const struct host *h, const struct cdi_driv
         find_firmware(&s, h);
     }
     if (r == 0 && !s.full && !o->no_graphics) {
-        auto_free char *glx = x_printf("libglxserver_nvidia.so.%s", found.version);
         find_configs(&s);
-        find_xorg(&s, "nvidia_drv.so");
-        find_xorg(&s, glx);
+        find_xorg(&s);
     }
     cdi_root_close(&s.root);
     if (r < 0)

@@ -267,12 +267,12 @@ static bool has_stem(const struct scan *c, const struct library *l)
 
 static void take_neutral(struct scan *c)
 {
-    char path[2 * CDI_PATH_MAX], real[CDI_PATH_MAX];
+    char real[CDI_PATH_MAX];
     struct stat st;
     for (size_t i = 0; i < ARRAY_LEN(neutral_loaders); i++) {
         for (size_t k = 0; k < c->s->n_dirs; k++) {
-            snprintf(path, sizeof path, "%s/%s", c->s->dirs[k], neutral_loaders[i]);
-            if (!cdi_root_resolve(&c->s->root, path, real, &st) || !S_ISREG(st.st_mode))
+            if (!cdi_root_resolve_in(&c->s->root, c->s->dirs[k], neutral_loaders[i], real, &st) ||
+                !S_ISREG(st.st_mode))
                 continue;
             char *slash = strrchr(real, '/');
             *slash = '\0';
@@ -287,10 +287,8 @@ static void take_neutral(struct scan *c)
 /* Where a library really is; false when it is no regular file. */
 static bool real_place(const struct search *s, struct library *l, char real[CDI_PATH_MAX])
 {
-    char path[2 * CDI_PATH_MAX];
     struct stat st;
-    snprintf(path, sizeof path, "%s/%s", l->dir, l->name);
-    return cdi_root_resolve(&s->root, path, real, &st) && S_ISREG(st.st_mode);
+    return cdi_root_resolve_in(&s->root, l->dir, l->name, real, &st) && S_ISREG(st.st_mode);
 }
 
 static bool facts_of(const struct search *s, const char *real, struct elf_facts *ret)
@@ -300,11 +298,10 @@ static bool facts_of(const struct search *s, const char *real, struct elf_facts 
     return fd >= 0 && elf_read(fd, ret, &ignored) == 0;
 }
 
-static bool exists(const struct search *s, const char *dir, const char *name, size_t n)
+static bool exists(const struct search *s, const char *dir, const char *name)
 {
-    char path[2 * CDI_PATH_MAX], real[CDI_PATH_MAX];
-    snprintf(path, sizeof path, "%s/%.*s", dir, (int)n, name);
-    return cdi_root_resolve(&s->root, path, real, NULL);
+    char real[CDI_PATH_MAX];
+    return cdi_root_resolve_in(&s->root, dir, name, real, NULL);
 }
 
 /* Links that applications need although no linker makes them. */
@@ -339,13 +336,11 @@ static void publish(struct search *s, const char *real, const struct elf_facts *
         return;
     if (strcmp(soname, name) != 0)
         search_add_link(s, false, dir, soname, name);
+    char link[256];
     size_t dot_so = stem_of(name) + 3;
-    if (name[dot_so] && exists(s, dir, name, dot_so)) {
-        char link[256];
-        snprintf(link, sizeof link, "%.*s", (int)dot_so, name);
-        if (strcmp(link, soname) != 0)
-            search_add_link(s, false, dir, link, soname);
-    }
+    snprintf(link, sizeof link, "%.*s", (int)dot_so, name);
+    if (name[dot_so] && strcmp(link, soname) != 0 && exists(s, slash == real ? "/" : dir, link))
+        search_add_link(s, false, dir, link, soname);
 }
 
 /* `proven`: the name says that it is the driver's; else the file must. */
@@ -466,11 +461,9 @@ int search_libraries(struct search *s, struct error *err)
         return no_driver(s, version, err);
     size_t n = s->n_dirs;
     for (size_t i = 0; i < n; i++) {
-        char sub[2 * CDI_PATH_MAX];
-        take_dir(&c, s->dirs[i]);
-        snprintf(sub, sizeof sub, "%s/vdpau", s->dirs[i]);
         char real[CDI_PATH_MAX];
-        if (cdi_root_resolve(&s->root, sub, real, NULL))
+        take_dir(&c, s->dirs[i]);
+        if (cdi_root_resolve_in(&s->root, s->dirs[i], "vdpau", real, NULL))
             take_dir(&c, search_text(s, "%s", real));
     }
     if (s->options->explicit_libraries)

@@ -89,15 +89,19 @@ static bool step(const struct cdi_root *r, struct walk *w, char **at, struct sta
     return *end == '\0' || S_ISDIR(st->st_mode);
 }
 
-bool cdi_root_resolve(const struct cdi_root *r, const char *path, char ret[CDI_PATH_MAX],
-                      struct stat *st)
+bool cdi_root_resolve_in(const struct cdi_root *r, const char *real_dir, const char *name,
+                         char ret[CDI_PATH_MAX], struct stat *st)
 {
-    struct walk w = { .n = 0 };
+    struct walk w;
     struct stat last = { 0 };
-    size_t n = strlen(path);
-    if (n >= sizeof w.rest)
+    size_t n = strlen(name), dir_n = strcmp(real_dir, "/") == 0 ? 0 : strlen(real_dir);
+    if (n >= sizeof w.rest || dir_n >= sizeof w.done)
         return false;
-    memcpy(w.rest, path, n + 1);
+    memcpy(w.done, real_dir, dir_n);
+    w.done[dir_n] = '\0';
+    w.n = dir_n;
+    w.links = 0;
+    memcpy(w.rest, name, n + 1);
     for (char *at = w.rest; *at;) {
         if (!step(r, &w, &at, &last))
             return false;
@@ -106,11 +110,18 @@ bool cdi_root_resolve(const struct cdi_root *r, const char *path, char ret[CDI_P
         if (fstat(r->fd, &last) < 0)
             return false;
         memcpy(w.done, "/", 2);
+        w.n = 1;
     }
-    memcpy(ret, w.done, sizeof w.done);
+    memcpy(ret, w.done, w.n + 1);
     if (st)
         *st = last;
     return true;
+}
+
+bool cdi_root_resolve(const struct cdi_root *r, const char *path, char ret[CDI_PATH_MAX],
+                      struct stat *st)
+{
+    return cdi_root_resolve_in(r, "/", path, ret, st);
 }
 
 int cdi_root_open_file(const struct cdi_root *r, const char *path, int flags)

@@ -25,5 +25,9 @@ void cdi_root_close(struct cdi_root *r);
  * the file itself) may be NULL. */
 bool cdi_root_resolve(const struct cdi_root *r, const char *path, char ret[CDI_PATH_MAX],
                       struct stat *st);
+/* The same for a name below a folder that is such a result ("/" too): the folder is not walked
+ * again. */
+bool cdi_root_resolve_in(const struct cdi_root *r, const char *real_dir, const char *name,
+                         char ret[CDI_PATH_MAX], struct stat *st);
 /* Opens a path; flags as for open(2), O_CLOEXEC and O_NOCTTY are added. -1 with errno. */
 int cdi_root_open_file(const struct cdi_root *r, const char *path, int flags);
