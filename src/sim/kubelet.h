@@ -17,8 +17,8 @@ struct sim_kubelet_config {
     int64_t grace_ms; /* how long a resource stays listed after its plugin went; 0: 5 min as kubelet
                        */
     void *arg;
-    void (*changed)(void *arg, const char *resource, size_t capacity,
-                    size_t allocatable); /* after each list; may be NULL */
+    /* After each list; may be NULL. It may not stop or free the kubelet. */
+    void (*changed)(void *arg, const char *resource, size_t capacity, size_t allocatable);
 };
 /* Makes the directories, reads the checkpoint, serves both sockets. */
 int sim_kubelet_new(struct loop *l, const struct sim_kubelet_config *c, struct sim_kubelet **ret,
@@ -44,6 +44,9 @@ int sim_kubelet_restart(struct sim_kubelet *k, struct error *err) must_check; /*
 
 /* Kubelet's side closes its connections to the plugins; its own socket stays. */
 void sim_kubelet_drop(struct sim_kubelet *k);
+/* Kubelet loses what it knows of a resource's devices while its connection to the plugin stays (a
+ * defect that real kubelets had). ERR_NOT_FOUND: no such resource. */
+int sim_kubelet_forget(struct sim_kubelet *k, const char *resource, struct error *err) must_check;
 /* How Register is answered from now on: so many milliseconds later (0: at once), and, unless NULL
  * or "", with this error text. */
 void sim_kubelet_behave(struct sim_kubelet *k, int64_t register_ms, const char *refuse);

@@ -127,6 +127,19 @@ static void listed(void *arg, struct str message)
     sim_changed(e->k, r);
 }
 
+int sim_kubelet_forget(struct sim_kubelet *k, const char *resource, struct error *err)
+{
+    struct sim_resource *r = sim_resource_find(k, resource);
+    if (!r)
+        return error_set(err, ERR_NOT_FOUND, 0, "there is no resource %s", resource);
+    for (size_t i = 0; i < r->n; i++)
+        free(r->devices[i].id);
+    r->n = 0;
+    sim_event(k, "forgotten", resource, "kubelet lost its devices");
+    sim_changed(k, r);
+    return 0;
+}
+
 /* ---- the end of an endpoint ---- */
 
 void sim_grace_over(void *arg)
@@ -161,11 +174,11 @@ void sim_endpoint_lost(struct sim_endpoint *e, const char *why)
     struct sim_resource *r = sim_resource_find(e->k, e->resource);
     if (r && r->endpoint == e)
         resource_lost(r);
-    sim_admissions_fail(e->k, e, why);
     timer_set(&e->k->reap_timer, 0);
 }
 
-/* Not within the client's own call-backs. */
+/* Not within the client's own call-backs: those of open calls may still come, and end their
+ * admissions; what is open after grpc_client_free hears no more. */
 void sim_endpoints_reap(void *arg)
 {
     struct sim_kubelet *k = arg;
@@ -177,6 +190,7 @@ void sim_endpoints_reap(void *arg)
         }
         *at = e->next;
         grpc_client_free(e->client);
+        sim_admissions_fail(k, e, "kubelet gave it up");
         timer_done(&e->again);
         free(e->resource);
         free(e->path);

@@ -33,7 +33,7 @@ static struct {
     struct grpc_server *server;
     struct grpc_call *stream;
     struct grpc_client *client;
-    bool preferred, pre_start, fail_preferred, fail_allocate, no_containers;
+    bool preferred, pre_start, fail_preferred, fail_allocate, no_containers, never_answer;
     int allocates, pre_starts;
     char allocated[256]; /* ids of the last Allocate, joined by "," */
     /* what came back */
@@ -46,6 +46,8 @@ static struct {
     size_t capacity, allocatable;
     int lists;
 } t;
+
+static void woken(void);
 
 /* ---- the plugin ---- */
 
@@ -113,6 +115,11 @@ static void plugin_allocate(struct grpc_call *call, struct str request, void *ar
 {
     (void)arg;
     struct error err;
+    if (t.never_answer) {
+        t.allocates++;
+        woken();
+        return;
+    }
     auto_pb(dp_AllocateRequest) q = dp_AllocateRequest_init_zero;
     assert_int_equal(0, pbmsg_read(dp_AllocateRequest, request, GRPC_MESSAGE_MAX, &q, &err));
     assert_int_equal(1, q.container_requests_count);
@@ -598,6 +605,38 @@ static void test_drop(void **state)
     assert_int_equal(3, t.allocatable);
 }
 
+/* The plugin goes while it was asked: that admission, and the one behind it, end; exactly once. */
+static void test_plugin_goes_under_an_admission(void **state)
+{
+    (void)state;
+    struct error err;
+    static const bool dropped[] = { false, true };
+    for (size_t i = 0; i < ARRAY_LEN(dropped); i++) {
+        t.never_answer = true;
+        register_well();
+        t.decided = false;
+        int before = t.allocates;
+        assert_int_equal(0, sim_kubelet_admit(t.kubelet, "p", "c", RES, 1, decided, NULL, &err));
+        while (t.allocates == before)
+            run();
+        if (dropped[i])
+            sim_kubelet_drop(t.kubelet);
+        else
+            grpc_server_free(steal(t.server));
+        while (!t.decided)
+            run();
+        assert_null(t.answer);
+        expect_refusal("q", 1,
+                       "no healthy devices present; cannot allocate unhealthy devices " RES);
+        t.never_answer = false;
+        grpc_server_free(steal(t.server));
+        plugin_serve();
+        register_well();
+        assert_true(admit("r", 3));
+        assert_int_equal(0, sim_kubelet_end_pod(t.kubelet, "r", &err));
+    }
+}
+
 static void test_behave(void **state)
 {
     (void)state;
@@ -713,6 +752,7 @@ int main(void)
         TEST(test_plugin_goes),
         TEST(test_drop),
         TEST(test_behave),
+        TEST(test_plugin_goes_under_an_admission),
         TEST(test_second_registration_replaces_the_first),
         TEST(test_control_socket),
     };
