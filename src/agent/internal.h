@@ -30,8 +30,11 @@ enum {
 /* A CDI file as it was last written, so that an unchanged one is not written again. */
 #define HEALTH_FILE "health.json"
 
-struct written_file {
+/* A CDI file as it was handed to the disk thread last. */
+struct cdi_file {
+    struct agent *agent;
     char *name, *text;
+    bool on_disk; /* written, and nobody else has touched it since */
 };
 
 struct agent {
@@ -57,15 +60,19 @@ struct agent {
     struct plugin_config
         *published_config;  /* what plugins borrow, when it is older than config; else NULL */
     struct inventory *next; /* waits until its CDI files are written */
-    char *refused;          /* why the config cannot be served on this host; NULL */
+    uint64_t config_number, next_of; /* of config, of the config that next was built from */
+    char *refused;                   /* why the config cannot be served on this host; NULL */
 
     struct env_memory env_told; /* containers told of in the log */
 
-    struct written_file files[FILES_MAX];
+    struct cdi_file files[FILES_MAX];
     size_t n_files;
     int cdi_dirfd;
+    struct dirwatch *cdi_watch;
     size_t cdi_waiting;
     bool cdi_failed, publish_again;
+    char *cdi_error; /* as told last */
+    int64_t cdi_repaired_ns;
 
     char *health_text; /* as last handed to the disk thread */
     bool ledger_writing, health_writing;
@@ -76,8 +83,8 @@ struct agent {
     int64_t began_ns;
     int exit_code;
 
-    struct timer publish_timer, health_timer, ledger_timer, in_use_timer, cdi_timer, write_timer,
-        end_timer;
+    struct timer publish_timer, health_timer, ledger_timer, in_use_timer, cdi_timer, cdi_look,
+        write_timer, end_timer;
 };
 
 /* Something that the inventory is made of has changed: build it again on the next turn of the loop.
@@ -93,6 +100,16 @@ void agent_end(struct agent *a, int code);
 /* publish.c */
 void publish_init(struct agent *a);
 void publish_done(struct agent *a);
+/* No write of a CDI file is on its way any more: hands over what waited for them, or tries again
+ * later. */
+void agent_cdi_settled(struct agent *a);
+
+/* cdi_files.c */
+void cdi_files_init(struct agent *a);
+void cdi_files_done(struct agent *a);
+/* Hands the files that this inventory needs, and that are not on disk so, to the disk thread;
+ * agent_cdi_settled follows, perhaps from here. */
+void cdi_files_write(struct agent *a, const struct inventory *inv);
 
 /* reload.c */
 int config_load(const struct agent_setup *setup, struct opts *o, struct plugin_config **ret,

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Publish: (survey, config, ledger, health) → inventory → CDI files → kubelet. A CDI file is on
  * disk before a device that it names is offered. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "agent/internal.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cdi/cdi.h"
-
-enum { CDI_FILE_MAX = 4 * 1024 * 1024, CDI_ARENA_MAX = 16 * 1024 * 1024 };
 
 static bool uses_cdi(const struct plugin_config *c)
 {
@@ -82,118 +77,35 @@ static void log_turns(const struct inventory *before, const struct inventory *no
     }
 }
 
-static void hand_over(struct agent *a)
+/* The config that belongs to what is published now. */
+static struct plugin_config *config_in_force(const struct agent *a)
+{
+    return a->published_config ? a->published_config : a->config;
+}
+
+static void show(struct agent *a, struct inventory *inv, const struct plugin_config *config)
 {
     struct inventory *old = a->inventory;
-    a->inventory = steal(a->next);
-    log_turns(old, a->inventory);
-    if (!old || old->n_resources != a->inventory->n_resources)
-        log_resources(a->inventory);
-    plugin_set_publish(a->plugins, a->inventory, a->config);
+    a->inventory = inv;
+    log_turns(old, inv);
+    if (!old || old->n_resources != inv->n_resources)
+        log_resources(inv);
+    plugin_set_publish(a->plugins, inv, config);
     inventory_free(old);
+}
+
+static void hand_over(struct agent *a)
+{
+    show(a, steal(a->next), a->config);
     pluginconfig_free(steal(a->published_config));
     if (a->inventory->n_resources == 0)
         log_warn("inventory.empty",
                  KV("fix", "nothing is offered to kubelet; `mete survey` shows what was found"));
 }
 
-static void cdi_written(void *arg, int r, const struct error *e)
-{
-    struct agent *a = arg;
-    a->cdi_waiting--;
-    if (r < 0) {
-        if (!a->cdi_failed)
-            log_error(
-                "cdi.not-written", KV("dir", a->cdi_dir), KV_ERR(e),
-                KV("fix",
-                   "make the directory writable or choose another with --cdi-dir; devices are not "
-                   "offered until their CDI files exist"));
-        a->cdi_failed = true;
-        for (size_t i = 0; i < a->n_files; i++) {
-            free(steal(a->files[i].name));
-            free(steal(a->files[i].text));
-        }
-        a->n_files = 0;
-        timer_set(&a->cdi_timer, RETRY_WRITE_MS);
-        return;
-    }
-    if (a->cdi_waiting > 0)
-        return;
-    if (!a->cdi_failed && a->next)
-        hand_over(a);
-    if (a->publish_again)
-        agent_changed(a);
-    a->publish_again = false;
-}
-
-static struct written_file *written(struct agent *a, const char *name)
-{
-    for (size_t i = 0; i < a->n_files; i++)
-        if (strcmp(a->files[i].name, name) == 0)
-            return &a->files[i];
-    return NULL;
-}
-
-/* Takes name and text over. */
-static void remember(struct agent *a, char *name, char *text)
-{
-    struct written_file *f = written(a, name);
-    if (f) {
-        free(f->text);
-        free(name);
-        f->text = text;
-    } else if (a->n_files < FILES_MAX) {
-        a->files[a->n_files++] = (struct written_file){ name, text };
-    } else {
-        free(name);
-        free(text);
-    }
-}
-
-static int open_cdi_dir(struct agent *a, struct error *err)
-{
-    if (a->cdi_dirfd >= 0)
-        return 0;
-    int r = dir_make(a->cdi_dir, 0755, err);
-    if (r < 0)
-        return error_wrap(err, "CDI directory");
-    a->cdi_dirfd = open(a->cdi_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return a->cdi_dirfd < 0 ? error_errno(err, errno, "open the CDI directory %s", a->cdi_dir) : 0;
-}
-
-/* Hands changed CDI files to the disk thread. *ret_waiting: how many. */
-static int write_cdi(struct agent *a, const struct inventory *inv, struct error *err)
-{
-    auto_arena arena;
-    arena_init(&arena, CDI_ARENA_MAX);
-    struct cdi_spec *specs;
-    size_t n;
-    int r = open_cdi_dir(a, err);
-    if (r == 0)
-        r = cdi_build(&arena, &a->host, inv->survey, a->config, &specs, &n, err);
-    for (size_t i = 0; r == 0 && i < n; i++) {
-        auto_buf text;
-        buf_init(&text, CDI_FILE_MAX);
-        char *name = cdi_file_name(&arena, &specs[i]);
-        r = name ? cdi_encode(&specs[i], &text, err)
-                 : error_set(err, ERR_LIMIT, 0, "CDI specs need more than %d bytes", CDI_ARENA_MAX);
-        if (r < 0)
-            break;
-        struct written_file *had = written(a, name);
-        if (had && strcmp(had->text, text.p) == 0)
-            continue;
-        r = disk_replace(a->disk, a->cdi_dirfd, name, buf_view(&text), 0644, FILE_SYNC_NONE,
-                         cdi_written, a, err);
-        if (r == 0) {
-            a->cdi_waiting++;
-            remember(a, x_strdup(name), x_strdup(text.p));
-        }
-    }
-    return r;
-}
-
 /* What is offered when the config cannot be served: the resources there were, without devices. */
-static int build_withdrawn(struct agent *a, struct inventory **ret, struct error *err)
+static int build_withdrawn(struct agent *a, const struct plugin_config *config,
+                           struct inventory **ret, struct error *err)
 {
     const struct survey nothing = { .driver = a->survey->driver };
     auto_buf bytes;
@@ -205,7 +117,7 @@ static int build_withdrawn(struct agent *a, struct inventory **ret, struct error
     if (r == 0) {
         const struct inventory_input in = {
             .survey = empty,
-            .config = a->config,
+            .config = config,
             .ledger = a->ledger,
             .health = a->health,
             .before = a->inventory,
@@ -240,7 +152,7 @@ static int build(struct agent *a, struct inventory **ret, struct error *err)
                   KV("fix", "nothing is offered until the config or the GPUs' MIG layout changes"));
     free(a->refused);
     a->refused = x_strdup(err->text);
-    return build_withdrawn(a, ret, err);
+    return build_withdrawn(a, a->config, ret, err);
 }
 
 /* What the config requires of the host besides gpus. Later than at start, plugins tell it. */
@@ -248,6 +160,61 @@ static int check_required(struct agent *a, struct error *err)
 {
     struct cdi_facts facts;
     return a->inventory ? 0 : cdi_look(&a->host, a->config, &facts, err);
+}
+
+static void only_what_was_offered(struct inventory *inv, const struct inventory *before)
+{
+    for (size_t i = 0; i < inv->n_resources; i++) {
+        struct resource *r = &inv->resources[i];
+        for (size_t d = 0; d < r->n_devices; d++) {
+            struct device *is = &r->devices[d];
+            const struct device *was = device_before(before, r->name, is->id);
+            if (!is->healthy || (was && was->healthy))
+                continue;
+            is->healthy = false;
+            is->reason = "cdi-file-not-written";
+        }
+    }
+}
+
+/* While CDI files are being written, or cannot be: what went bad is withdrawn at once, nothing new
+ * is offered, and a new config waits. */
+static void withdraw_only(struct agent *a)
+{
+    struct error err;
+    struct inventory *inv = NULL;
+    const struct plugin_config *config = config_in_force(a);
+    if (!a->inventory)
+        return;
+    const struct inventory_input in = {
+        .survey = a->survey,
+        .config = config,
+        .ledger = a->ledger,
+        .health = a->health,
+        .before = a->inventory,
+        .running = true,
+    };
+    if (inventory_build(&in, &inv, &err) < 0 && build_withdrawn(a, config, &inv, &err) < 0) {
+        log_error("inventory.not-built", KV_ERR(&err));
+        return;
+    }
+    only_what_was_offered(inv, a->inventory);
+    if (inventory_same(inv, a->inventory))
+        inventory_free(inv);
+    else
+        show(a, inv, config);
+}
+
+void agent_cdi_settled(struct agent *a)
+{
+    bool again = a->publish_again || a->next_of != a->config_number;
+    a->publish_again = false;
+    if (a->cdi_failed)
+        timer_set(&a->cdi_timer, RETRY_WRITE_MS);
+    else if (a->next && !again)
+        hand_over(a);
+    if (again)
+        agent_changed(a);
 }
 
 static void publish(void *arg)
@@ -259,6 +226,7 @@ static void publish(void *arg)
         return;
     if (a->cdi_waiting > 0) {
         a->publish_again = true;
+        withdraw_only(a);
         return;
     }
     struct error err;
@@ -274,17 +242,14 @@ static void publish(void *arg)
     log_notes(a->inventory, inv);
     inventory_free(a->next);
     a->next = inv;
-    a->cdi_failed = false;
-    if (uses_cdi(a->config)) {
-        r = write_cdi(a, inv, &err);
-        if (r < 0) {
-            log_error("cdi.failed", KV("dir", a->cdi_dir), KV_ERR(&err));
-            timer_set(&a->cdi_timer, RETRY_WRITE_MS);
-            return;
-        }
-    }
-    if (a->cdi_waiting == 0)
+    a->next_of = a->config_number;
+    if (!uses_cdi(a->config)) {
         hand_over(a);
+        return;
+    }
+    cdi_files_write(a, inv);
+    if (a->next)
+        withdraw_only(a);
 }
 
 static void retry(void *arg)
@@ -301,7 +266,7 @@ void publish_init(struct agent *a)
 {
     timer_init(&a->publish_timer, a->loop, publish, a);
     timer_init(&a->cdi_timer, a->loop, retry, a);
-    a->cdi_dirfd = -1;
+    cdi_files_init(a);
 }
 
 void publish_done(struct agent *a)
@@ -311,12 +276,6 @@ void publish_done(struct agent *a)
     inventory_free(steal(a->next));
     inventory_free(steal(a->inventory));
     pluginconfig_free(steal(a->published_config));
-    for (size_t i = 0; i < a->n_files; i++) {
-        free(a->files[i].name);
-        free(a->files[i].text);
-    }
-    a->n_files = 0;
-    if (a->cdi_dirfd >= 0)
-        close(steal_fd(&a->cdi_dirfd));
+    cdi_files_done(a);
     free(steal(a->refused));
 }

@@ -107,6 +107,7 @@ void agent_reload(struct agent *a, const char *why)
     else
         a->published_config = a->config;
     a->config = c;
+    a->config_number++;
     if (a->health)
         health_config(a->health, c);
     log_info("config.loaded", KV("why-read", why), KV("file", c->source ? c->source : ""));

@@ -88,7 +88,7 @@ static void ask_end(struct standby *s)
 static void listen_for_requests(struct standby *s)
 {
     struct error err;
-    if (s->dirfd >= 0 && serve_new(s->loop, s->dirfd, handle, s, &s->serve, &err) < 0) {
+    if (!s->serve && s->dirfd >= 0 && serve_new(s->loop, s->dirfd, handle, s, &s->serve, &err) < 0) {
         auto_free char *text =
             x_printf("commands and a successor cannot ask this agent: %s", err.text);
         note(s, text);
@@ -213,7 +213,7 @@ static bool try_lock(struct standby *s)
 {
     struct error err = { 0 };
     open_dir(s, &err);
-    int r = s->dirfd >= 0 ? lock_dir(s) : -(int)err.code;
+    int r = s->dirfd >= 0 ? lock_dir(s) : -ERR_UNAVAILABLE;
     if (r == 0)
         r = lock_try(s->lock_path, &s->lock, &err);
     if (r == 0)
@@ -247,10 +247,14 @@ static void look_after_lock(struct standby *s)
     if (s->lock < 0 && s->dir_lock >= 0) { /* no file could be made; perhaps now */
         if (lock_try(s->lock_path, &s->lock, &err) < 0)
             s->lock = -1;
+        else
+            listen_for_requests(s);
         return;
     }
-    if (s->lock >= 0 && lock_stands(s))
+    if (s->lock >= 0 && lock_stands(s)) {
+        listen_for_requests(s);
         return;
+    }
     serve_free(steal(s->serve));
     unlock(s);
     if (s->dirfd >= 0)

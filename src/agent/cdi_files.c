@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CDI files on disk: written when their text changes, and again when somebody else changed or
+ * deleted them. */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/internal.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cdi/cdi.h"
+
+enum {
+    FILE_MAX = 4 * 1024 * 1024,
+    ARENA_MAX = 16 * 1024 * 1024,
+    LOOK_MS = 50,       /* after an event in the directory */
+    POLL_MS = 10000,    /* where inotify is not to be had */
+    RANDOM_DIGITS = 16, /* at the end of a temporary file's name */
+};
+static const char ours[] = "k8s.device-plugin.nvidia.com-";
+
+/* ---- trouble, told once ---- */
+
+static void failed(struct agent *a, const struct error *e)
+{
+    a->cdi_failed = true;
+    if (a->cdi_error && strcmp(a->cdi_error, e->text) == 0)
+        return;
+    free(a->cdi_error);
+    a->cdi_error = x_strdup(e->text);
+    log_error("cdi.not-written", KV("dir", a->cdi_dir), KV_ERR(e),
+              KV("fix",
+                 "make the directory writable or choose another with --cdi-dir; what needs "
+                 "other CDI files than those on disk is not offered until they are written"));
+}
+
+static void settled(struct agent *a)
+{
+    if (!a->cdi_failed && a->cdi_error) {
+        log_info("cdi.written-again", KV("dir", a->cdi_dir));
+        free(steal(a->cdi_error));
+    }
+    agent_cdi_settled(a);
+}
+
+/* ---- the directory ---- */
+
+/* ".k8s.device-plugin.nvidia.com-gpu.json.<16 hex digits>": left by a killed write. */
+static bool is_left_over(const char *name)
+{
+    size_t n = strlen(name);
+    if (n < sizeof ours + RANDOM_DIGITS || name[0] != '.' ||
+        strncmp(name + 1, ours, sizeof ours - 1) != 0 || name[n - RANDOM_DIGITS - 1] != '.')
+        return false;
+    for (size_t i = n - RANDOM_DIGITS; i < n; i++)
+        if (!isxdigit((unsigned char)name[i]))
+            return false;
+    return true;
+}
+
+static void sweep(const char *path)
+{
+    DIR *dir = opendir(path);
+    for (const struct dirent *e; dir && (e = readdir(dir));)
+        if (is_left_over(e->d_name))
+            (void)unlinkat(dirfd(dir), e->d_name, 0);
+    if (dir)
+        closedir(dir);
+}
+
+static void changed(void *arg, const char *name)
+{
+    struct agent *a = arg;
+    if ((!name || strncmp(name, ours, sizeof ours - 1) == 0) && !timer_pending(&a->cdi_look))
+        timer_set(&a->cdi_look, LOOK_MS);
+}
+
+static int open_dir(struct agent *a, struct error *err)
+{
+    if (a->cdi_dirfd >= 0)
+        return 0;
+    int r = dir_make(a->cdi_dir, 0755, err);
+    if (r < 0)
+        return error_wrap(err, "CDI directory");
+    a->cdi_dirfd = open(a->cdi_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (a->cdi_dirfd < 0)
+        return error_errno(err, errno, "open the CDI directory %s", a->cdi_dir);
+    sweep(a->cdi_dir);
+    const struct dirwatch_events ev = { .changed = changed, .arg = a };
+    return a->cdi_watch ? 0 : dirwatch_new(a->loop, a->cdi_dir, POLL_MS, &ev, &a->cdi_watch, err);
+}
+
+/* Another directory has the name now, or none. */
+static void drop_dir(struct agent *a)
+{
+    struct stat held, named;
+    if (a->cdi_dirfd >= 0 && fstat(a->cdi_dirfd, &held) == 0 && stat(a->cdi_dir, &named) == 0 &&
+        held.st_dev == named.st_dev && held.st_ino == named.st_ino && held.st_nlink > 0)
+        return;
+    if (a->cdi_dirfd >= 0)
+        close(steal_fd(&a->cdi_dirfd));
+}
+
+/* ---- files ---- */
+
+static struct cdi_file *find(struct agent *a, const char *name)
+{
+    for (size_t i = 0; i < a->n_files; i++)
+        if (strcmp(a->files[i].name, name) == 0)
+            return &a->files[i];
+    return NULL;
+}
+
+static void written(void *arg, int r, const struct error *e)
+{
+    struct cdi_file *f = arg;
+    struct agent *a = f->agent;
+    a->cdi_waiting--;
+    f->on_disk = r == 0;
+    if (r < 0)
+        failed(a, e);
+    if (a->cdi_waiting == 0)
+        settled(a);
+}
+
+static int write_file(struct agent *a, const char *name, struct str text, struct error *err)
+{
+    struct cdi_file *f = find(a, name);
+    if (f && f->on_disk && str_is(text, f->text))
+        return 0;
+    if (!f && a->n_files == FILES_MAX)
+        return error_set(err, ERR_LIMIT, 0, "more than %d CDI files", FILES_MAX);
+    if (!f) {
+        f = &a->files[a->n_files++];
+        *f = (struct cdi_file){ .agent = a, .name = x_strdup(name) };
+    }
+    int r = disk_replace(a->disk, a->cdi_dirfd, name, text, 0644, FILE_SYNC_NONE, written, f, err);
+    if (r < 0)
+        return r;
+    a->cdi_waiting++;
+    f->on_disk = false;
+    free(f->text);
+    f->text = x_strndup(text.p, text.n);
+    return 0;
+}
+
+static int write_spec(struct agent *a, struct arena *arena, const struct cdi_spec *spec,
+                      struct error *err)
+{
+    auto_buf text;
+    buf_init(&text, FILE_MAX);
+    const char *name = cdi_file_name(arena, spec);
+    if (!name)
+        return error_set(err, ERR_LIMIT, 0, "CDI specs need more than %d bytes", ARENA_MAX);
+    int r = cdi_encode(spec, &text, err);
+    return r < 0 ? r : write_file(a, name, buf_view(&text), err);
+}
+
+void cdi_files_write(struct agent *a, const struct inventory *inv)
+{
+    struct error err;
+    auto_arena arena;
+    arena_init(&arena, ARENA_MAX);
+    struct cdi_spec *specs;
+    size_t n;
+    a->cdi_failed = false;
+    drop_dir(a);
+    int r = open_dir(a, &err);
+    if (r == 0)
+        r = cdi_build(&arena, &a->host, inv->survey, a->config, &specs, &n, &err);
+    for (size_t i = 0; r == 0 && i < n; i++)
+        r = write_spec(a, &arena, &specs[i], &err);
+    if (r < 0)
+        failed(a, &err);
+    if (a->cdi_waiting == 0)
+        settled(a);
+}
+
+/* ---- somebody else's doing ---- */
+
+static bool is_on_disk(const struct agent *a, const struct cdi_file *f)
+{
+    auto_free char *path = x_printf("%s/%s", a->cdi_dir, f->name);
+    auto_free char *text = NULL;
+    return file_read(path, FILE_MAX, &text, NULL, NULL) == 0 && strcmp(text, f->text) == 0;
+}
+
+static void look(void *arg)
+{
+    struct agent *a = arg;
+    const struct cdi_file *lost = NULL;
+    if (a->cdi_waiting > 0) {
+        timer_set(&a->cdi_look, LOOK_MS);
+        return;
+    }
+    for (size_t i = 0; i < a->n_files; i++) {
+        struct cdi_file *f = &a->files[i];
+        if (!f->on_disk || is_on_disk(a, f))
+            continue;
+        f->on_disk = false;
+        lost = f;
+    }
+    if (!lost)
+        return;
+    /* With somebody who writes the same files this would be a race without end. */
+    int64_t now = host_mono_ns(&a->host), ms = (now - a->cdi_repaired_ns) / 1000000;
+    bool soon = a->cdi_repaired_ns && ms < RETRY_WRITE_MS;
+    a->cdi_repaired_ns = now;
+    log_warn("cdi.changed-by-others", KV("dir", a->cdi_dir), KV("file", lost->name),
+             KV("next", soon ? "it is written again in some seconds" : "it is written again"));
+    timer_set(&a->cdi_timer, soon ? RETRY_WRITE_MS : 0);
+}
+
+void cdi_files_init(struct agent *a)
+{
+    timer_init(&a->cdi_look, a->loop, look, a);
+    a->cdi_dirfd = -1;
+}
+
+void cdi_files_done(struct agent *a)
+{
+    dirwatch_free(steal(a->cdi_watch));
+    timer_done(&a->cdi_look);
+    for (size_t i = 0; i < a->n_files; i++) {
+        free(a->files[i].name);
+        free(a->files[i].text);
+    }
+    a->n_files = 0;
+    free(steal(a->cdi_error));
+    if (a->cdi_dirfd >= 0)
+        close(steal_fd(&a->cdi_dirfd));
+}
