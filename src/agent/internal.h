@@ -63,6 +63,9 @@ struct agent {
     uint64_t config_number, next_of; /* of config, of the config that next was built from */
     char *refused;                   /* why the config cannot be served on this host; NULL */
 
+    struct label_file *labels; /* NULL: no feature file is asked for */
+    uint64_t config_serial;    /* counts reloads */
+
     struct env_memory env_told; /* containers told of in the log */
 
     struct cdi_file files[FILES_MAX];
@@ -116,6 +119,10 @@ int config_load(const struct agent_setup *setup, struct opts *o, struct plugin_c
                 struct error *err) must_check;
 void agent_reload(struct agent *a, const char *why);
 int reload_watch(struct agent *a, struct error *err) must_check;
+
+/* labels.c: the feature file of --label-file, from survey and config. */
+void agent_labels(struct agent *a);
+void agent_labels_done(struct agent *a);
 
 /* status.c: what `mete status` shows, as JSON. */
 void agent_status(const struct agent *a, struct buf *out);

@@ -224,6 +224,7 @@ static void publish(void *arg)
      * offered. */
     if (!a->started || a->ending || !a->survey || !a->facts_answered)
         return;
+    agent_labels(a);
     if (a->cdi_waiting > 0) {
         a->publish_again = true;
         withdraw_only(a);
@@ -271,6 +272,7 @@ void publish_init(struct agent *a)
 
 void publish_done(struct agent *a)
 {
+    agent_labels_done(a);
     timer_done(&a->publish_timer);
     timer_done(&a->cdi_timer);
     inventory_free(steal(a->next));

@@ -52,7 +52,7 @@ int config_load(const struct agent_setup *setup, struct opts *o, struct plugin_c
 /* Options that are fixed for the life of the process. */
 static const char *const fixed[] = {
     "host-root",   "kubelet-dir", "kubelet-socket",       "state-dir",  "cdi-dir",
-    "driver-root", "dev-root",    "driver-root-ctr-path", "config-file"
+    "driver-root", "dev-root",    "driver-root-ctr-path", "config-file", "label-file"
 };
 
 static void warn_fixed(const struct opts *old, const struct opts *new)
@@ -107,6 +107,7 @@ void agent_reload(struct agent *a, const char *why)
     else
         a->published_config = a->config;
     a->config = c;
+    a->config_serial++;
     a->config_number++;
     if (a->health)
         health_config(a->health, c);

@@ -16,8 +16,10 @@ extern const struct command cmd_config_check;
 extern const struct command cmd_config_show;
 extern const struct command cmd_driver_acquire;
 extern const struct command cmd_driver_release;
+extern const struct command cmd_gpu_feature_discovery;
 extern const struct command cmd_gpu_worker; /* hidden: summary NULL */
 extern const struct command cmd_help;
+extern const struct command cmd_labels;
 extern const struct command cmd_nvidia_device_plugin;
 extern const struct command cmd_sim_create;
 extern const struct command cmd_sim_kubelet;

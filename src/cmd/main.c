@@ -10,19 +10,33 @@
 #include "cmd/commands.h"
 
 const struct command *const commands[] = {
-    &cmd_agent,          &cmd_survey,         &cmd_status,
-    &cmd_config_check,   &cmd_config_show,    &cmd_cdi_generate,
-    &cmd_cdi_list,       &cmd_cdi_check,      &cmd_cdi_apply,
-    &cmd_driver_release, &cmd_driver_acquire, &cmd_sim_create,
-    &cmd_sim_set,        &cmd_sim_show,       &cmd_sim_kubelet,
-    &cmd_version,        &cmd_help,           &cmd_nvidia_device_plugin,
+    &cmd_agent,
+    &cmd_survey,
+    &cmd_labels,
+    &cmd_status,
+    &cmd_config_check,
+    &cmd_config_show,
+    &cmd_cdi_generate,
+    &cmd_cdi_list,
+    &cmd_cdi_check,
+    &cmd_cdi_apply,
+    &cmd_driver_release,
+    &cmd_driver_acquire,
+    &cmd_sim_create,
+    &cmd_sim_set,
+    &cmd_sim_show,
+    &cmd_sim_kubelet,
+    &cmd_version,
+    &cmd_help,
+    &cmd_nvidia_device_plugin,
+    &cmd_gpu_feature_discovery,
     &cmd_gpu_worker,
 };
 const size_t n_commands = ARRAY_LEN(commands);
 
 const struct alias aliases[] = {
     { "nvidia-device-plugin", &cmd_nvidia_device_plugin },
-    { "gpu-feature-discovery", NULL },
+    { "gpu-feature-discovery", &cmd_gpu_feature_discovery },
     { "gpu-kubelet-plugin", NULL },
     { "nvidia-mig-parted", NULL },
     { "nvidia-cdi-hook", NULL },

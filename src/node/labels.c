@@ -291,7 +291,8 @@ static void build(struct label_draft *d)
     choose_gpus(d);
     add_timestamp(d);
     add_vgpu(d);
-    if (d->in->survey->n_gpus == 0 || d->no_memory)
+    bool none = d->n_gpus == 0 && d->in->survey->driver != DRIVER_OK;
+    if (d->in->survey->n_gpus == 0 || none || d->no_memory)
         return;
     add_machine(d);
     add_driver_version(d);
