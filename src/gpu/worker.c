@@ -273,7 +273,10 @@ static void deadline_over(void *arg)
     }
     char call[128];
     process_call(w->process, call, sizeof call);
-    kill_hung(w, call, MIN(w->deadline_ms, w->config.call_timeout_ms));
+    if (w->quiet < LOOKS)
+        kill_hung(w, "the survey, whose calls return but do not come to an end,", w->deadline_ms);
+    else
+        kill_hung(w, call, w->config.call_timeout_ms);
 }
 
 static bool any_lost(const struct survey *s)

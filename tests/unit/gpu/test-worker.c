@@ -257,7 +257,7 @@ static void call_hangs(void **st)
     end(&b);
 }
 
-/* Slow calls that return are not hung: 4 × 300 ms with a limit of 500 ms for each. */
+/* Slow calls that return are not hung: 4 × 200 ms with a limit of 500 ms for each. */
 static bool four_gpus(struct bench *b)
 {
     return b->last && b->last->n_gpus == 4 && b->last->driver == DRIVER_OK;
@@ -273,6 +273,21 @@ static void slow_is_not_hung(void **st)
     assert_int_equal(gpu_worker_new(b.loop, &b.config, &b.w, &err), 0);
     assert_true(wait_for(&b, four_gpus));
     assert_int_equal(b.states, 1);
+    end(&b);
+}
+
+/* All calls return in time and there are too many of them: what is said must not be "no answer". */
+static void slow_without_end(void **st)
+{
+    struct bench b;
+    struct error err;
+    prepare(&b, "gpus=16 slow_handle=200");
+    b.config.call_timeout_ms = 400;
+    b.config.watch_events = false;
+    assert_int_equal(gpu_worker_new(b.loop, &b.config, &b.w, &err), 0);
+    assert_true(wait_for(&b, is_hung));
+    assert_non_null(strstr(b.why, "the survey"));
+    assert_non_null(strstr(b.why, "2400 ms"));
     end(&b);
 }
 
@@ -577,6 +592,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(worker_killed),
         cmocka_unit_test(call_hangs),
         cmocka_unit_test(slow_is_not_hung),
+        cmocka_unit_test(slow_without_end),
         cmocka_unit_test(unkillable),
         cmocka_unit_test(release_and_acquire),
         cmocka_unit_test(driver_gone_and_back),
