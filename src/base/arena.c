@@ -78,16 +78,23 @@ char *arena_strdup(struct arena *a, struct str s)
     return p;
 }
 
-char *arena_printf(struct arena *a, const char *fmt, ...)
+char *arena_vprintf(struct arena *a, const char *fmt, va_list ap)
 {
-    va_list ap, again;
-    va_start(ap, fmt);
+    va_list again;
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
-    va_end(ap);
+    int n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
     char *p = n < 0 ? NULL : arena_alloc(a, (size_t)n + 1);
     if (p)
-        vsnprintf(p, (size_t)n + 1, fmt, again);
-    va_end(again);
+        vsnprintf(p, (size_t)n + 1, fmt, ap);
+    return p;
+}
+
+char *arena_printf(struct arena *a, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    char *p = arena_vprintf(a, fmt, ap);
+    va_end(ap);
     return p;
 }

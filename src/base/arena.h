@@ -5,6 +5,7 @@
  * It has a limit in bytes; past it (or on exhaustion) allocation returns NULL and the caller
  * answers ERR_LIMIT.
  */
+#include <stdarg.h>
 #include <stddef.h>
 
 #include "base/str.h"
@@ -26,5 +27,7 @@ void *arena_array(struct arena *a, size_t count,
                   size_t size); /* zeroed; NULL also when count * size overflows */
 char *arena_strdup(struct arena *a, struct str s); /* terminated copy */
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+char *arena_vprintf(struct arena *a, const char *fmt, va_list ap)
+    __attribute__((format(printf, 2, 0)));
 
 #define auto_arena __attribute__((cleanup(arena_done))) struct arena

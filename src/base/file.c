@@ -204,6 +204,20 @@ bool file_exists(const char *path)
     return stat(path, &st) == 0;
 }
 
+const char *path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char *path_parent(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return x_strdup(".");
+    return x_strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
 int dir_make(const char *path, mode_t mode, struct error *err)
 {
     auto_free char *copy = x_strdup(path);

@@ -31,5 +31,10 @@ int file_remove(const struct host *h, int dirfd, const char *name, enum file_syn
                 struct error *err) must_check; /* absent: 0 */
 
 bool file_exists(const char *path); /* follows links */
+
+/* The last part of a path, "" when it ends in a slash; borrowed from `path`. */
+const char *path_name(const char *path);
+/* The directory that path_name() is in, "." when the path has no slash; the caller frees it. */
+char *path_parent(const char *path);
 int dir_make(const char *path, mode_t mode,
              struct error *err) must_check; /* with parents; existing is fine */

@@ -2,7 +2,6 @@
 #include "base/finding.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -47,18 +46,6 @@ static bool store(struct findings *f, const char *id, enum severity severity, co
     return true;
 }
 
-static char *cause_text(struct arena *arena, const char *fmt, va_list ap)
-{
-    va_list again;
-    va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, again);
-    va_end(again);
-    char *text = n < 0 ? NULL : arena_alloc(arena, (size_t)n + 1);
-    if (text)
-        vsnprintf(text, (size_t)n + 1, fmt, ap);
-    return text;
-}
-
 void findings_add(struct findings *f, const char *id, enum severity severity, const char *subject,
                   const char *fix, const char *fmt, ...)
 {
@@ -74,7 +61,7 @@ void findings_add(struct findings *f, const char *id, enum severity severity, co
     }
     va_list ap;
     va_start(ap, fmt);
-    char *cause = cause_text(f->arena, fmt, ap);
+    char *cause = arena_vprintf(f->arena, fmt, ap);
     va_end(ap);
     if (!store(f, id, severity, subject, fix, cause))
         f->dropped[severity]++;

@@ -127,7 +127,7 @@ static int set_defaults(struct opts *o, struct error *err)
     return 0;
 }
 
-static const char *env_get(char *const *env, const char *name)
+const char *env_get(char *const *env, const char *name)
 {
     size_t n = strlen(name);
     for (; *env; env++)

@@ -76,6 +76,8 @@ int opts_from_config(struct opts *o, const char *config_key, const char *const *
                      size_t n_items, const char *origin, struct error *err) must_check;
 /* Checks `choices` of every value; call after the last opts_from_config (opts_parse does not). */
 int opts_check(const struct opts *o, struct error *err) must_check;
+/* The value of NAME in a list as of opts_parse; NULL when it is not set. */
+const char *env_get(char *const *env, const char *name);
 /* Whether `value` is among the row's choices (true when it has none). */
 bool opt_allows(const struct opt *row, const char *value);
 

@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "cdi/driver.h"
 #include "cdi/root.h"
@@ -96,7 +97,7 @@ static void note_missing(struct look *l, const char *path)
 static void note_version(struct look *l, const char *path)
 {
     static const char *const names[] = { "libcuda.so.", "libnvidia-ml.so." };
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = path_name(path);
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         size_t n = strlen(names[i]);
         if (strncmp(name, names[i], n) == 0 && cdi_is_version(str_of(name + n)) &&

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "cdi/maker.h"
 #include "cdi/root.h"
@@ -43,8 +44,7 @@ void maker_hook(struct maker *m, struct cdi_edits *e, const char *name, const ch
     static const char *const env[] = { "NVIDIA_CTK_DEBUG=false" };
     if (!hook_wanted(m, name))
         return;
-    const char *slash = strrchr(m->o->hook_path, '/'),
-               *program = slash ? slash + 1 : m->o->hook_path;
+    const char *program = path_name(m->o->hook_path);
     bool ctk = strcmp(program, "nvidia-ctk") == 0;
     const char **all = arena_array(m->arena, n + 3, sizeof *all);
     struct cdi_hook *h = all ? MAKER_PUSH(m, e->hooks, e->n_hooks) : NULL;

@@ -277,7 +277,7 @@ static void add_by_path(struct maker *m, const struct gpu *g, const char *const 
         if (got <= 0)
             continue;
         target[got] = '\0';
-        const char *slash = strrchr(target, '/'), *base = slash ? slash + 1 : target;
+        const char *base = path_name(target);
         for (size_t k = 0; k < n; k++) {
             if (strcmp(base, names[k]) != 0)
                 continue;

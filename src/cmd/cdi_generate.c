@@ -284,8 +284,8 @@ static bool wants_yaml(const struct opts *o)
 /* "nvidia.yaml" and class "gpu.coherent" → "nvidia.coherent.yaml". */
 static char *file_of(const char *output, const struct cdi_spec *spec, bool first)
 {
-    const char *slash = strrchr(output, '/'), *name = slash ? slash + 1 : output,
-               *dot = strrchr(name, '.'), *infix = strrchr(spec->kind, '.');
+    const char *name = path_name(output), *dot = strrchr(name, '.'),
+               *infix = strrchr(spec->kind, '.');
     if (first)
         return x_strdup(output);
     size_t n = dot && dot != name ? (size_t)(dot - output) : strlen(output);
@@ -294,14 +294,11 @@ static char *file_of(const char *output, const struct cdi_spec *spec, bool first
 
 static int write_file(const struct host *h, const char *path, struct str text, struct error *err)
 {
-    auto_free char *dir = x_strdup(path);
-    char *slash = strrchr(dir, '/');
-    const char *name = slash ? path + (slash - dir) + 1 : path;
-    if (slash)
-        slash[slash == dir] = '\0';
+    const char *name = path_name(path);
+    auto_free char *dir = path_parent(path);
     if (!name[0])
         return error_set(err, ERR_INVALID, 0, "--output \"%s\" names a folder", path);
-    auto_close int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return error_errno(err, errno, "open the folder of %s", path);
     return file_replace(h, fd, name, text, 0644, FILE_SYNC_FILE, err);

@@ -85,8 +85,7 @@ bool sysfs_driver(const struct host *h, const char *pci, char *ret, size_t size)
     if (n <= 0)
         return false;
     target[n] = '\0';
-    const char *slash = strrchr(target, '/');
-    copy_word(ret, size, slash ? slash + 1 : target);
+    copy_word(ret, size, path_name(target));
     return true;
 }
 

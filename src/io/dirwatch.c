@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -311,13 +312,8 @@ static void split_path(struct dirwatch *w)
     size_t n = strlen(w->path);
     while (n > 1 && w->path[n - 1] == '/')
         w->path[--n] = '\0';
-    const char *slash = strrchr(w->path, '/');
-    w->base = slash ? slash + 1 : w->path;
-    if (!slash)
-        w->parent = x_strdup(".");
-    else if (w->base[0])
-        w->parent =
-            slash == w->path ? x_strdup("/") : x_strndup(w->path, (size_t)(slash - w->path));
+    w->base = path_name(w->path);
+    w->parent = w->base[0] ? path_parent(w->path) : NULL;
 }
 
 int dirwatch_new(struct loop *l, const char *path, int64_t poll_ms,

@@ -8,15 +8,6 @@
 
 enum { XIDS_MAX = 4096 };
 
-static const char *env_get(char *const *env, const char *name)
-{
-    size_t n = strlen(name);
-    for (; *env; env++)
-        if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
-            return *env + n + 1;
-    return NULL;
-}
-
 static void say_env(struct decode *d, const char *id, enum severity severity, const char *name,
                     const char *fix, const char *cause)
 {

@@ -11,8 +11,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
-#include "base/str.h"
 
 enum { BACKLOG = 128 };
 
@@ -29,13 +29,10 @@ static void place_done(struct place *p)
 
 static int place_open(struct place *p, const char *path, struct error *err)
 {
-    const char *slash = strrchr(path, '/');
-    p->name = slash ? slash + 1 : path;
+    p->name = path_name(path);
     if (!p->name[0])
         return error_set(err, ERR_INVALID, 0, "socket %s: the path names no file", path);
-    auto_free char *dir = !slash          ? x_strdup(".")
-                          : slash == path ? x_strdup("/")
-                                          : x_strndup(path, (size_t)(slash - path));
+    auto_free char *dir = path_parent(path);
     p->dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (p->dirfd < 0)
         return error_errno(err, errno, "socket %s: open its directory", path);

@@ -376,6 +376,21 @@ static void test_host_ids(void **state)
     host_done(&h);
 }
 
+static void test_paths(void **state)
+{
+    static const struct {
+        const char *path, *name, *parent;
+    } cases[] = {
+        { "/a/b/c", "c", "/a/b" }, { "/a", "a", "/" }, { "a/b", "b", "a" }, { "a", "a", "." },
+        { "/", "", "/" },          { "a/", "", "a" },  { "", "", "." },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        auto_free char *parent = path_parent(cases[i].path);
+        assert_string_equal(path_name(cases[i].path), cases[i].name);
+        assert_string_equal(parent, cases[i].parent);
+    }
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -383,7 +398,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_read),       T(test_read_proc),     T(test_read_special),  T(test_read_memory),
         T(test_replace),    T(test_replace_fails), T(test_replace_other), T(test_dirs),
-        T(test_host_paths), T(test_host_ids),
+        T(test_host_paths), T(test_host_ids),      T(test_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
