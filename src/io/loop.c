@@ -89,11 +89,6 @@ void loop_stop(struct loop *l, int value)
     event_base_loopbreak(l->base);
 }
 
-struct event_base *loop_base(struct loop *l)
-{
-    return l->base;
-}
-
 static void node_loop_gone(struct loop_guest *g)
 {
     struct node *n = (struct node *)((char *)g - offsetof(struct node, guest));

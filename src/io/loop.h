@@ -14,14 +14,12 @@
 #include "base/error.h"
 
 struct loop;
-struct event_base;
 
 int loop_new(struct loop **ret, struct error *err) must_check;
 void loop_free(
     struct loop *l); /* NULL allowed; what was watched is forgotten, descriptors stay open */
 int loop_run(struct loop *l); /* until loop_stop; returns the value given there */
 void loop_stop(struct loop *l, int value);
-struct event_base *loop_base(struct loop *l);
 
 /* Timers: embedded in their owner, usable again after they fired. ms is relative; 0 means "next
  * turn of the loop". */

@@ -10,13 +10,12 @@
 
 /* ---- memory ---- */
 
-void grpc_call_empty(struct grpc_call *c, struct buf *b)
+void grpc_buf_empty(struct buf *b)
 {
     if (b->cap > GRPC_KEEP_MAX)
         buf_done(b);
     else
         buf_reset(b);
-    (void)c;
 }
 
 /* Settles with the common budget; false when it is exceeded. */
@@ -72,10 +71,10 @@ void grpc_call_free(struct grpc_call *c)
     c->next->prev = c->prev;
     s->n_calls--;
     free(c->unknown_path);
-    grpc_call_empty(c, &c->in);
-    grpc_call_empty(c, &c->out);
-    grpc_call_empty(c, &c->newer);
-    grpc_call_empty(c, &c->text);
+    grpc_buf_empty(&c->in);
+    grpc_buf_empty(&c->out);
+    grpc_buf_empty(&c->newer);
+    grpc_buf_empty(&c->text);
     if (s->config.budget)
         s->config.budget->used -= c->charged;
     if (s->n_pool == GRPC_POOL_MAX) {
@@ -114,7 +113,7 @@ int grpc_call_pack(struct grpc_call *c, struct buf *b, struct str message, struc
     if (message.n > GRPC_MESSAGE_MAX)
         return error_set(err, ERR_LIMIT, 0, "message of %zu bytes, at most %d are sent", message.n,
                          (int)GRPC_MESSAGE_MAX);
-    grpc_call_empty(c, b);
+    grpc_buf_empty(b);
     buf_add(b, prefix, sizeof prefix);
     buf_str(b, message);
     if (!b->failed && charge(c))
@@ -130,7 +129,7 @@ static void promote_newer(struct grpc_call *c)
     c->out = c->newer;
     c->newer = sent;
     c->out_sent = 0;
-    grpc_call_empty(c, &c->newer);
+    grpc_buf_empty(&c->newer);
     charge(c);
 }
 

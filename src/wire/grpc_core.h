@@ -95,7 +95,7 @@ void grpc_call_check_end(struct grpc_call *c, const char *what);      /* refuses
 bool grpc_call_header_fits(struct grpc_call *c, struct str name, struct str value);
 /* Puts a message into `b`; ERR_LIMIT without memory. */
 int grpc_call_pack(struct grpc_call *c, struct buf *b, struct str message, struct error *err);
-void grpc_call_empty(struct grpc_call *c, struct buf *b); /* gives back what is worth it */
+void grpc_buf_empty(struct buf *b); /* keeps its memory for the next message, unless it is much */
 nghttp2_data_provider grpc_call_provider(struct grpc_call *c);
 void grpc_session_wake(struct grpc_session *s); /* output may be there */
 

@@ -50,9 +50,9 @@ static void fail(struct grpc_call *c, const char *http, int status, const char *
     if (!c->submitted) {
         end_now(c, http);
     } else {
-        grpc_call_empty(c, &c->newer);
+        grpc_buf_empty(&c->newer);
         if (c->out_sent == 0)
-            grpc_call_empty(c, &c->out);
+            grpc_buf_empty(&c->out);
         c->finishing = true;
         nghttp2_session_resume_data(s->h2, c->id);
     }
@@ -234,7 +234,7 @@ static void end_stream(struct grpc_call *c)
         return;
     c->handed = true;
     c->method->handle(c, buf_view(&c->in), config->arg);
-    grpc_call_empty(c, &c->in);
+    grpc_buf_empty(&c->in);
 }
 
 /* Takes the call back from the handler. */

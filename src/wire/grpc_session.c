@@ -405,11 +405,6 @@ bool grpc_session_finished(const struct grpc_session *s)
     return (s->ending && !s->n_calls) || !nghttp2_session_want_read(s->h2);
 }
 
-bool grpc_session_running(const struct grpc_session *s)
-{
-    return s->running > 0;
-}
-
 size_t grpc_session_calls(const struct grpc_session *s)
 {
     return s->n_calls;

@@ -51,7 +51,6 @@ int grpc_session_tick(struct grpc_session *s, int64_t now, struct error *err) mu
 
 /* Both directions are over: close the connection. */
 bool grpc_session_finished(const struct grpc_session *s);
-bool grpc_session_running(const struct grpc_session *s); /* a call-back is being made */
 size_t grpc_session_calls(const struct grpc_session *s); /* open ones */
 void *grpc_call_owner(const struct grpc_call *call);     /* config.owner */
 
