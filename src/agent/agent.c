@@ -83,72 +83,6 @@ void agent_save(struct agent *a)
     save_health(a);
 }
 
-/* ---- in use ---- */
-
-/* When the ledger next wants to be looked at: a hand-over's quiet time, a state directory to open.
- */
-static void watch_ledger(struct agent *a)
-{
-    int64_t next = ledger_next_ns(a->ledger), now = host_mono_ns(&a->host);
-    if (next == INT64_MAX)
-        timer_stop(&a->ledger_timer);
-    else
-        timer_set(&a->ledger_timer, next <= now ? 1 : (next - now) / 1000000 + 1);
-}
-
-static bool withholds(const struct agent *a)
-{
-    if (!a->inventory)
-        return false;
-    for (size_t i = 0; i < a->inventory->n_resources; i++) {
-        const struct resource *r = &a->inventory->resources[i];
-        for (size_t d = 0; d < r->n_devices; d++)
-            if (r->devices[d].withheld)
-                return true;
-    }
-    return false;
-}
-
-/* Containers that got devices of two resources but see those of one (B-038). */
-static void log_env_conflicts(struct agent *a, const struct in_use *u)
-{
-    if (!a->inventory)
-        return;
-    auto_arena arena;
-    struct findings found;
-    arena_init(&arena, 64 * 1024);
-    findings_init(&found, &arena, 20);
-    plugin_env_conflicts_new(&a->env_told, u, a->config, a->inventory, &found);
-    for (size_t i = 0; i < found.n; i++)
-        log_warn(found.items[i].id, KV("subject", found.items[i].subject),
-                 KV("cause", found.items[i].cause), KV("fix", found.items[i].fix));
-}
-
-static void in_use_seen(void *arg, struct in_use *u, const struct error *e)
-{
-    struct agent *a = arg;
-    if (!u)
-        log_debug("in-use.unread", KV_ERR(e));
-    else
-        log_env_conflicts(a, u);
-    if (ledger_seen(a->ledger, u, host_mono_ns(&a->host)) || !a->facts_answered)
-        agent_changed(a);
-    a->facts_answered = true;
-    in_use_free(u);
-    agent_save(a);
-    if (withholds(a))
-        timer_set(&a->in_use_timer, IN_USE_WHILE_HELD_MS);
-    else if (ledger_wants_facts(a->ledger))
-        timer_set(&a->in_use_timer, GRANT_CHECK_MS);
-    watch_ledger(a);
-}
-
-void agent_read_in_use(struct agent *a)
-{
-    if (a->in_use && !a->ending)
-        in_use_read(a->in_use, in_use_seen, a);
-}
-
 static void in_use_again(void *arg)
 {
     agent_read_in_use(arg);
@@ -182,7 +116,7 @@ static void ledger_due(void *arg)
     if (ledger_tick(a->ledger, host_mono_ns(&a->host)))
         agent_changed(a);
     agent_save(a);
-    watch_ledger(a);
+    agent_watch_ledger(a);
 }
 
 static void first_survey_failed(const struct agent *a, const struct survey *s)
@@ -270,6 +204,7 @@ static void first_list(void *arg, const char *resource)
     struct agent *a = arg;
     log_info("plugin.listed", KV("resource", resource),
              KV_I("after-us", (host_mono_ns(&a->host) - a->began_ns) / 1000));
+    agent_compare_soon(a);
 }
 
 static void plugin_failed(void *arg, const char *resource, bool permanent, const char *why)
@@ -306,7 +241,7 @@ static void not_distinct(void *arg, const char *resource, const char *ids)
 static void checkpoint_changed(void *arg, const char *name)
 {
     struct agent *a = arg;
-    if (withholds(a) && (!name || strcmp(name, "kubelet_internal_checkpoint") == 0))
+    if (agent_withholds(a) && (!name || strcmp(name, "kubelet_internal_checkpoint") == 0))
         agent_read_in_use(a);
 }
 
@@ -371,9 +306,10 @@ static int begin(struct agent *a, struct error *err)
     r = dirwatch_new(a->loop, a->plugin_dir, 10000, &ev, &a->checkpoint_watch, err);
     if (r < 0)
         return r;
+    a->allocatable = allocatable_reader_new(a->loop, a->pod_resources);
     a->started = true;
     agent_read_in_use(a);
-    watch_ledger(a);
+    agent_watch_ledger(a);
     if (a->survey) {
         ledger_survey(a->ledger, a->survey);
         agent_changed(a);
@@ -513,6 +449,7 @@ static int set_up(struct agent *a, struct error *err)
     timer_init(&a->health_timer, a->loop, health_due, a);
     timer_init(&a->ledger_timer, a->loop, ledger_due, a);
     timer_init(&a->in_use_timer, a->loop, in_use_again, a);
+    timer_init(&a->compare_timer, a->loop, agent_compare, a);
     timer_init(&a->write_timer, a->loop, save_later, a);
 
     const struct gpu_worker_config worker = {
@@ -559,11 +496,12 @@ static void tear_down(struct agent *a)
     dirwatch_free(a->checkpoint_watch);
     gpu_worker_free(a->worker);
     in_use_reader_free(a->in_use);
+    allocatable_reader_free(a->allocatable);
     disk_free(a->disk); /* waits for writes */
     if (a->loop) {
         publish_done(a);
-        struct timer *timers[] = { &a->health_timer, &a->ledger_timer, &a->in_use_timer,
-                                   &a->write_timer, &a->end_timer };
+        struct timer *timers[] = { &a->health_timer, &a->ledger_timer,  &a->in_use_timer,
+                                   &a->write_timer,  &a->compare_timer, &a->end_timer };
         for (size_t i = 0; i < ARRAY_LEN(timers); i++)
             if (timers[i]->loop)
                 timer_done(timers[i]);
@@ -580,6 +518,8 @@ static void tear_down(struct agent *a)
     free(a->cdi_dir);
     free(a->state_dir);
     free(a->health_text);
+    free(a->disagreed);
+    facts_free(a->facts);
     pluginconfig_free(a->config);
     opts_done(&a->opts);
 }

@@ -11,6 +11,7 @@
 #include "io/loop.h"
 #include "kubelet/env_conflict.h"
 #include "kubelet/plugin.h"
+#include "kubeletapi/allocatable.h"
 #include "kubeletapi/inuse.h"
 #include "node/health.h"
 #include "node/inventory.h"
@@ -25,6 +26,9 @@ enum {
     GRANT_CHECK_MS = 10000, /* after an Allocate: did kubelet record it? */
     GRANT_WRITE_MS = 5,
     FILES_MAX = 8, /* CDI classes */
+    COMPARE_FIRST_MS = 3000, /* after a list left: does kubelet have what it says? */
+    COMPARE_AGAIN_MS = 1000, /* after a difference, which may be a list on its way */
+    COMPARE_MS = 60000,
 };
 
 /* A CDI file as it was last written, so that an unchanged one is not written again. */
@@ -35,6 +39,12 @@ struct cdi_file {
     struct agent *agent;
     char *name, *text;
     bool on_disk; /* written, and nobody else has touched it since */
+};
+
+/* What kubelet's records showed last. */
+struct facts {
+    struct arena arena;
+    struct findings found; /* devices that two pods hold */
 };
 
 struct agent {
@@ -67,6 +77,11 @@ struct agent {
     uint64_t config_serial;    /* counts reloads */
 
     struct env_memory env_told; /* containers told of in the log */
+    struct facts *facts;        /* NULL until the first reading */
+
+    struct allocatable_reader *allocatable;
+    char *disagreed; /* what kubelet has otherwise than we, seen once; NULL */
+    bool disagreement_told;
 
     struct cdi_file files[FILES_MAX];
     size_t n_files;
@@ -87,7 +102,7 @@ struct agent {
     int exit_code;
 
     struct timer publish_timer, health_timer, ledger_timer, in_use_timer, cdi_timer, cdi_look,
-        write_timer, end_timer;
+        write_timer, compare_timer, end_timer;
 };
 
 /* Something that the inventory is made of has changed: build it again on the next turn of the loop.
@@ -95,6 +110,14 @@ struct agent {
 void agent_changed(struct agent *a);
 /* Reads in-use facts and gives them to the ledger. */
 void agent_read_in_use(struct agent *a);
+/* Sets the timer for when the ledger next wants to be looked at: a hand-over's quiet time, a state
+ * directory to open. */
+void agent_watch_ledger(struct agent *a);
+bool agent_withholds(const struct agent *a); /* something is not offered because of the ledger */
+/* Asks kubelet which devices it has of ours, and registers anew where that differs twice. */
+void agent_compare(void *agent);
+void agent_compare_soon(struct agent *a);
+void facts_free(struct facts *f); /* NULL allowed */
 /* Hands what ledger and health want on disk to the disk thread. */
 void agent_save(struct agent *a);
 /* Ends the loop with `code` after withdrawing politely. */

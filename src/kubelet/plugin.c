@@ -241,6 +241,13 @@ void plugin_set_stop(struct plugin_set *p, void (*done)(void *arg), void *arg)
         plugin_server_end(p->servers[i]);
 }
 
+void plugin_set_register_again(struct plugin_set *p, const char *resource)
+{
+    struct plugin_server *s = p->stopping ? NULL : find(p, resource);
+    if (s)
+        plugin_server_register_again(s);
+}
+
 size_t plugin_set_status(const struct plugin_set *p, struct plugin_status *ret, size_t max)
 {
     size_t n = MIN(p->n_servers, max);

@@ -45,6 +45,9 @@ void plugin_set_publish(struct plugin_set *p, const struct inventory *inv,
 void plugin_set_stop(struct plugin_set *p, void (*done)(void *arg), void *arg);
 void plugin_set_free(struct plugin_set *p);
 
+/* Kubelet does not know of this resource what was sent to it: registers it anew. */
+void plugin_set_register_again(struct plugin_set *p, const char *resource);
+
 struct plugin_status {
     const char *resource;
     bool registered, stream_open;

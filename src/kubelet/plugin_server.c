@@ -334,6 +334,12 @@ void plugin_server_kubelet_new(struct plugin_server *s)
         registration_kubelet_new(s->registration);
 }
 
+void plugin_server_register_again(struct plugin_server *s)
+{
+    if (s->registration && s->listener)
+        registration_again(s->registration);
+}
+
 /* ---- life ---- */
 
 static void grace_over(void *arg)

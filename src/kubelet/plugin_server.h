@@ -28,6 +28,7 @@ void plugin_server_free(struct plugin_server *s);
  * it differs. Kept empty for a while, the server ends by itself. */
 void plugin_server_update(struct plugin_server *s, const struct resource *r);
 void plugin_server_kubelet_new(struct plugin_server *s);
+void plugin_server_register_again(struct plugin_server *s);
 void plugin_server_check_socket(struct plugin_server *s); /* made again when somebody deleted it */
 void plugin_server_end(struct plugin_server *s);          /* drains, then ended() */
 

@@ -254,6 +254,14 @@ void registration_stream_lost(struct registration *r)
     r->backoff_ms = MIN(r->backoff_ms * 2, (int64_t)BACKOFF_MAX_MS);
 }
 
+void registration_again(struct registration *r)
+{
+    if (!r->started || r->refused || r->calling || timer_pending(&r->retry))
+        return;
+    r->acknowledged = false;
+    timer_set(&r->retry, 0);
+}
+
 void registration_stop(struct registration *r)
 {
     r->started = r->calling = false;

@@ -33,6 +33,8 @@ void registration_start(struct registration *r, struct str request);
 void registration_kubelet_new(struct registration *r); /* kubelet.sock was re-created */
 void registration_stream_open(struct registration *r); /* kubelet reads our list */
 void registration_stream_lost(struct registration *r); /* the last stream ended */
+/* Kubelet's view and ours differ although it acknowledged: registers anew, unless it is at it. */
+void registration_again(struct registration *r);
 void registration_stop(struct registration *r);
 
 bool registration_ok(const struct registration *r); /* kubelet acknowledged or reads our list */

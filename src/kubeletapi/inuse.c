@@ -105,6 +105,12 @@ static void tell(const struct device_use *a, const struct device_use *b, struct 
                  text(b->container)[0] ? ", container " : "", text(b->container));
 }
 
+/* Other plugins number their devices as they like: equal ids of two of them are not one device. */
+static bool names_gpu(const char *id)
+{
+    return strncmp(id, "GPU-", 4) == 0 || strncmp(id, "MIG-", 4) == 0;
+}
+
 /* Two uses in the order of by_base that cannot both be right. */
 static bool clash(const struct device_use *a, const struct device_use *b)
 {
@@ -118,7 +124,7 @@ size_t in_use_duplicates(const struct in_use *u, struct findings *out)
     size_t n = 0, found = 0;
     auto_free const struct device_use **sorted = x_alloc((u->n + 1) * sizeof(void *));
     for (size_t i = 0; i < u->n; i++)
-        if (use_holds(&u->uses[i]))
+        if (use_holds(&u->uses[i]) && names_gpu(u->uses[i].id))
             sorted[n++] = &u->uses[i];
     qsort(sorted, n, sizeof(void *), by_base);
     size_t whole = 0; /* first use of the present base */

@@ -49,9 +49,9 @@ static inline bool use_holds(const struct device_use *u)
 /* "default/trainer" or "uid 1234-…", for messages; into buf, which it returns. */
 const char *use_pod_text(const struct device_use *u, char *buf, size_t size);
 
-/* One device that two pods hold at once, or a base held whole by one pod and as a share by another:
- * findings "in-use.duplicate" that name both pods and the one to delete. Containers of one pod may
- * have the same device. Returns how many were found. */
+/* One gpu or part that two pods hold at once, or a base held whole by one pod and as a share by
+ * another: findings "in-use.duplicate" that name both pods and the one to delete. Containers of one
+ * pod may have the same device. Returns how many were found. */
 size_t in_use_duplicates(const struct in_use *u, struct findings *out);
 
 enum {

@@ -6,6 +6,7 @@
  *   {"do":"end","pod":"ns/name"}   {"do":"status"}   {"do":"events","after":0}
  *   {"do":"wait","resource":"nvidia.com/gpu","capacity":8,"allocatable":8,"ms":10000}
  *   {"do":"stop"}   {"do":"start"}   {"do":"restart"}   {"do":"drop"}   {"do":"quit"}
+ *   {"do":"forget","resource":"nvidia.com/gpu"}
  *   {"do":"behave","register_ms":8000,"refuse":"text"}   (0 and "": as it should be)
  * An answer has "ok"; when false, "error" says why; else "answer" has what was asked for.
  */
@@ -254,6 +255,14 @@ static int do_drop(struct peer *p, const struct value *v, struct error *err)
     return 0;
 }
 
+static int do_forget(struct peer *p, const struct value *v, struct error *err)
+{
+    int r = sim_kubelet_forget(p->ctl->k, value_text(value_get(v, "resource"), ""), err);
+    if (r == 0)
+        answer_ok(p, "{}");
+    return r;
+}
+
 static int do_behave(struct peer *p, const struct value *v, struct error *err)
 {
     int64_t ms = number(v, "register_ms", 0);
@@ -281,7 +290,7 @@ static const struct {
     { "admit", do_admit },   { "end", do_end },         { "status", do_status },
     { "events", do_events }, { "wait", do_wait },       { "stop", do_stop },
     { "start", do_start },   { "restart", do_restart }, { "drop", do_drop },
-    { "behave", do_behave }, { "quit", do_quit },
+    { "behave", do_behave }, { "forget", do_forget },   { "quit", do_quit },
 };
 
 static void handle(struct peer *p, struct str line)
@@ -303,7 +312,7 @@ static void handle(struct peer *p, struct str line)
         return;
     }
     auto_free char *text = x_printf("unknown request \"%s\": admit, end, status, events, wait, "
-                                    "stop, start, restart, drop, behave and quit are known",
+                                    "stop, start, restart, drop, behave, forget and quit are known",
                                     what);
     answer_error(p, text);
 }
