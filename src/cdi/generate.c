@@ -31,6 +31,8 @@ const char *const cdi_flags[] = {
     "enable-coherent-annotations",
     "disable-ipc-discoverer",
     "disable-nvsandbox-utils",
+    "disable-nvsandboxutils",
+    "disable-multiple-csv-devices",
 };
 const size_t n_cdi_flags = ARRAY_LEN(cdi_flags);
 

@@ -49,8 +49,8 @@ struct cdi_generate {
 
 /* Feature flags: "no-additional-gids-for-device-nodes", "enable-explicit-driver-libraries",
  * "enable-coherent-annotations" (a further spec each, classes CLASS.coherent and
- * CLASS.noncoherent), "disable-ipc-discoverer", "disable-nvsandbox-utils" (no effect: they are
- * never used). */
+ * CLASS.noncoherent), "disable-ipc-discoverer"; without effect, as there is nothing to switch off:
+ * "disable-nvsandbox-utils", "disable-nvsandboxutils", "disable-multiple-csv-devices". */
 extern const char *const cdi_flags[];
 extern const size_t n_cdi_flags;
 extern const char *const cdi_hooks[]; /* every hook that may be in a spec, by its name */
