@@ -41,7 +41,9 @@ static void health_done(void *arg, int r, const struct error *e)
         log_error("health.not-written", KV("dir", a->state_dir), KV_ERR(e));
         free(steal(a->health_text));
         timer_set(&a->write_timer, RETRY_WRITE_MS);
+        return;
     }
+    agent_save(a); /* what changed meanwhile */
 }
 
 static void save_ledger(struct agent *a)
@@ -555,6 +557,7 @@ int agent_run(const struct agent_setup *setup)
     log_info("agent.starts", KV("version", METE_VERSION),
              KV("node", opts_text(&a.opts, "node-name")),
              KV("config", a.config->source ? a.config->source : ""));
+    config_log(&a.opts, a.config);
     r = set_up(&a, &err);
     int code = 1;
     if (r < 0)

@@ -168,8 +168,8 @@ static void compared(void *arg, const struct allocatable_count *counts, size_t n
         log_info("plugin.kubelet-agrees");
     a->disagreement_told = (a->disagreement_told && (now[0] || e)) || again;
     free(a->disagreed);
-    a->disagreed = now[0] && !again ? x_strdup(now) : NULL;
-    timer_set(&a->compare_timer, a->disagreed ? COMPARE_AGAIN_MS : COMPARE_MS);
+    a->disagreed = now[0] ? x_strdup(now) : NULL;
+    timer_set(&a->compare_timer, now[0] && !again ? COMPARE_AGAIN_MS : COMPARE_MS);
 }
 
 void agent_compare(void *arg)
@@ -181,6 +181,6 @@ void agent_compare(void *arg)
 
 void agent_compare_soon(struct agent *a)
 {
-    if (a->allocatable && !a->ending)
+    if (a->allocatable && !a->ending && !a->disagreement_told)
         timer_set(&a->compare_timer, COMPARE_FIRST_MS);
 }

@@ -25,7 +25,7 @@ enum {
         2000, /* in-use facts are read again while something is withheld because of them */
     GRANT_CHECK_MS = 10000, /* after an Allocate: did kubelet record it? */
     GRANT_WRITE_MS = 5,
-    FILES_MAX = 8, /* CDI classes */
+    FILES_MAX = 8,           /* CDI classes */
     COMPARE_FIRST_MS = 3000, /* after a list left: does kubelet have what it says? */
     COMPARE_AGAIN_MS = 1000, /* after a difference, which may be a list on its way */
     COMPARE_MS = 60000,
@@ -140,6 +140,8 @@ void cdi_files_write(struct agent *a, const struct inventory *inv);
 /* reload.c */
 int config_load(const struct agent_setup *setup, struct opts *o, struct plugin_config **ret,
                 struct error *err) must_check;
+/* What is in force and where it comes from: once a loading. */
+void config_log(const struct opts *o, const struct plugin_config *c);
 void agent_reload(struct agent *a, const char *why);
 int reload_watch(struct agent *a, struct error *err) must_check;
 

@@ -49,9 +49,26 @@ int config_load(const struct agent_setup *setup, struct opts *o, struct plugin_c
     return 0;
 }
 
+void config_log(const struct opts *o, const struct plugin_config *c)
+{
+    auto_buf set;
+    buf_init(&set, 4096);
+    for (size_t i = 0; i < o->n; i++) {
+        const struct opt_value *v = &o->values[i];
+        if (v->source != OPT_FROM_DEFAULT)
+            buf_fmt(&set, "%s%s=%s (%s)", set.n ? "; " : "", o->table[i].name, v->text, v->origin);
+        log_debug("config.value", KV("option", o->table[i].name), KV("value", v->text),
+                  KV("origin", v->origin));
+    }
+    static const char *const kinds[] = { "none", "time-slicing", "mps" };
+    log_info("config.in-force", KV("file", c->source ? c->source : "none"),
+             KV("sharing", kinds[c->sharing.kind]), KV("set", set.n ? set.p : "nothing"),
+             KV("rest", "defaults"));
+}
+
 /* Options that are fixed for the life of the process. */
 static const char *const fixed[] = {
-    "host-root",   "kubelet-dir", "kubelet-socket",       "state-dir",  "cdi-dir",
+    "host-root",   "kubelet-dir", "kubelet-socket",       "state-dir",   "cdi-dir",
     "driver-root", "dev-root",    "driver-root-ctr-path", "config-file", "label-file"
 };
 
@@ -112,6 +129,7 @@ void agent_reload(struct agent *a, const char *why)
     if (a->health)
         health_config(a->health, c);
     log_info("config.loaded", KV("why-read", why), KV("file", c->source ? c->source : ""));
+    config_log(&a->opts, c);
     if (a->in_use)
         agent_read_in_use(a);
     agent_changed(a);

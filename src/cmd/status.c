@@ -62,6 +62,24 @@ static void print_gpus(const struct value *list)
     }
 }
 
+/* What needs somebody; the rest is in the document. */
+static void print_findings(const struct value *list)
+{
+    for (size_t i = 0; list && i < list->n; i++) {
+        const struct value *f = &list->items[i];
+        if (strcmp(text_of(f, "severity"), "info") != 0)
+            printf("\n%s: %s: %s\n  fix: %s\n", text_of(f, "severity"), text_of(f, "subject"),
+                   text_of(f, "cause"), text_of(f, "fix"));
+    }
+}
+
+static void print_values(const struct value *list)
+{
+    for (size_t i = 0; list && i < list->n; i++)
+        printf("  %s = %s (%s)\n", text_of(&list->items[i], "option"),
+               text_of(&list->items[i], "value"), text_of(&list->items[i], "origin"));
+}
+
 static void print_table(const struct value *v)
 {
     printf("mete %s, pid %lld, up %lld s\n", text_of(v, "version"), (long long)number_of(v, "pid"),
@@ -69,14 +87,25 @@ static void print_table(const struct value *v)
     printf("driver %s %s\n", text_of(v, "driver"), text_of(v, "driverVersion"));
     printf("config %s\n", text_of(v, "config")[0] ? text_of(v, "config")
                                                   : "none: flags, environment and defaults");
+    print_values(value_get(v, "configValues"));
     if (text_of(v, "refused")[0])
         printf("nothing is offered: %s\n", text_of(v, "refused"));
+    if (strcmp(text_of(v, "healthChecks"), "off") == 0)
+        puts("health checks are off: faults of gpus change nothing");
+    const struct value *kubelet = value_get(v, "kubelet");
+    if (true_of(kubelet, "settling"))
+        printf(
+            "kubelet started %lld s ago and is settling: the node may still show older numbers\n",
+            (long long)number_of(kubelet, "socketAgeSeconds"));
+    if (text_of(kubelet, "disagrees")[0])
+        printf("kubelet has other numbers: %s\n", text_of(kubelet, "disagrees"));
     print_gpus(value_get(v, "gpus"));
     print_resources(value_get(v, "resources"));
     const struct value *off = value_get(v, "notOffered");
     for (size_t i = 0; off && i < off->n; i++)
         printf("%snot offered: %s of %s: %s\n", i ? "" : "\n", text_of(&off->items[i], "device"),
                text_of(&off->items[i], "resource"), text_of(&off->items[i], "reason"));
+    print_findings(value_get(v, "findings"));
 }
 
 static int show(const struct opts *o, const char *text, struct error *err)
