@@ -14,7 +14,7 @@ deps: ## packages for everything below
 	@tools/deps.sh build test fuzz e2e
 
 demo: ## a simulated host with 8 GPUs, the real agent, a small kubelet: under a minute
-	@tools/build.sh $(BUILD)
+	@BUILD_TARGETS="src/cmd/mete src/sim/libnvidia-ml-sim.so src/sim/nvidia-smi-sim" tools/build.sh $(BUILD)
 	@tools/demo $(BUILD)
 
 check: ## every test that needs no cluster; ends with "N passed, N failed"

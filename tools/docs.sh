@@ -9,7 +9,8 @@ if [ "$1" = --install ]; then
     install -Dm644 "$2/mete.bash" "$3/share/bash-completion/completions/mete"
     mkdir -p "$3/lib/systemd/system"
     sed "s#/usr/bin/mete#${PREFIX:-/usr}/bin/mete#" deploy/systemd/mete-agent.service >"$3/lib/systemd/system/mete-agent.service"
-    install -Dm644 -t "$3/share/doc/mete" LICENSE README.md CHANGELOG.md
+    install -Dm644 -t "$3/share/doc/mete" LICENSE README.md CHANGELOG.md ARCHITECTURE.md
+    install -Dm644 -t "$3/share/doc/mete/docs" docs/*.md
     exit 0
 fi
 tools/deps.sh docs

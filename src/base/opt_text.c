@@ -346,11 +346,13 @@ static void complete_commands(struct buf *out, const struct command *const *comm
 static const char complete_head[] =
     "_%s() {\n"
     "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= words= files= "
-    "i\n"
+    "i from=1\n"
     "  # \"--option=va\" arrives as three words.\n"
     "  if [[ $cur == = ]]; then cur=; fi\n"
     "  if [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
-    "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
+    "  # \"help sim create\" names a command, as the line without \"help\" would.\n"
+    "  if [[ ${COMP_WORDS[1]} == help && $cur != -* ]]; then from=2; fi\n"
+    "  for ((i = from; i < COMP_CWORD; i++)); do\n"
     "    case $command${command:+ }${COMP_WORDS[i]} in\n";
 
 void command_complete(const struct command *const *commands, size_t n, const char *program,

@@ -132,8 +132,16 @@ static const char *state_of(const struct cdi_found *f)
     return f->shadowed ? "shadowed" : f->conflict ? "conflict" : "ok";
 }
 
-static void list_table(const struct cdi_registry *r)
+static void list_table(const struct cdi_registry *r, const struct opts *o)
 {
+    if (r->n_all == 0) {
+        const struct opt_value *dirs = opts_get(o, "spec-dir");
+        fprintf(stderr, "mete cdi list: no CDI device in");
+        for (size_t i = 0; i < dirs->n_items; i++)
+            fprintf(stderr, "%s %s", i ? "," : "", dirs->items[i]);
+        fprintf(stderr, "\n");
+        return;
+    }
     size_t width = 4;
     for (size_t i = 0; i < r->n_all; i++)
         width = MAX(width, strlen(r->all[i].name));
@@ -175,7 +183,7 @@ static int run_list(int argc, char **argv)
     int r = cdi_registry_load(s.dirs, s.n_dirs, &registry, &s.findings, &err);
     if (r == 0) {
         if (output_table(&s.opts))
-            list_table(registry);
+            list_table(registry, &s.opts);
         else
             code = list_document(&s, registry);
         print_findings(&s.findings, stderr);

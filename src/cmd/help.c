@@ -21,13 +21,30 @@ static void list(struct buf *out)
                "usage: mete COMMAND [options]\n\n");
     for (size_t i = 0; i < n_commands; i++)
         if (commands[i]->summary)
-            buf_fmt(out, "  %-20s %s\n", commands[i]->name, commands[i]->summary);
+            buf_fmt(out, "  %-22s %s\n", commands[i]->name, commands[i]->summary);
     buf_z(out, "\n\"mete help COMMAND\" tells all about one command.\nBy these names mete does "
                "another program's work:");
     for (size_t i = 0; i < n_aliases; i++)
         if (aliases[i].command)
             buf_fmt(out, " %s", aliases[i].name);
     buf_z(out, "\n");
+}
+
+/* The commands that begin with `word` ("sim"); false when there is none. */
+static bool list_group(const char *word, struct buf *out)
+{
+    size_t n = strlen(word);
+    bool any = false;
+    for (size_t i = 0; i < n_commands; i++) {
+        const char *name = commands[i]->name;
+        if (!commands[i]->summary || strncmp(name, word, n) != 0 || name[n] != ' ')
+            continue;
+        buf_fmt(out, "  mete %-17s %s\n", name, commands[i]->summary);
+        any = true;
+    }
+    if (any)
+        buf_fmt(out, "\n\"mete help %s COMMAND\" tells all about one.\n", word);
+    return any;
 }
 
 static int run(int argc, char **argv)
@@ -39,6 +56,7 @@ static int run(int argc, char **argv)
     auto_buf out;
     buf_init(&out, 1024 * 1024);
     const struct command *c = NULL;
+    bool group = false;
     if (opts_bool(&o, "bash-completion")) {
         command_complete(commands, n_commands, "mete", &out);
     } else if (o.n_args == 0) {
@@ -47,17 +65,18 @@ static int run(int argc, char **argv)
         char *words[] = { NULL, o.args[0], o.n_args > 1 ? o.args[1] : NULL };
         int used = 0;
         c = command_find(o.n_args + 1, words, &used);
-        if (!c)
+        group = !c && o.n_args == 1 && list_group(o.args[0], &out);
+        if (!c && !group)
             fprintf(stderr, "mete help: there is no command \"%s%s%s\"; \"mete help\" lists all\n",
                     o.args[0], o.n_args > 1 ? " " : "", o.n_args > 1 ? o.args[1] : "");
-        else if (opts_bool(&o, "scdoc"))
+        else if (c && opts_bool(&o, "scdoc"))
             command_man(c, "mete", &out);
-        else
+        else if (c)
             command_help(c, "mete", &out);
     }
     if (out.p)
         fputs(out.p, stdout);
-    code = o.n_args > 0 && !c && !opts_bool(&o, "bash-completion") ? 2 : 0;
+    code = o.n_args > 0 && !c && !group && !opts_bool(&o, "bash-completion") ? 2 : 0;
     opts_done(&o);
     return code;
 }

@@ -27,18 +27,21 @@ static const char *text_or_null(const struct opts *o, const char *name)
 static const struct opt create_options[] = {
     { .name = "model",
       .type = OPT_STRING,
-      .help =
-          "what the gpus are: a100-40, a100-80, a30, h100-sxm, h100-pcie, h100-nvl, h200, b200, "
-          "rtx-pro-6000, l40s, t4 or gb10 (default: h100-sxm)" },
+      .value_name = "MODEL",
+      .choices = "a100-40|a100-80|a30|h100-sxm|h100-pcie|h100-nvl|h200|b200|rtx-pro-6000|l40s|t4|"
+                 "gb10",
+      .help = "what the gpus are; without --model and --profile: h100-sxm" },
     { .name = "profile",
       .type = OPT_STRING,
+      .value_name = "PROFILE",
+      .choices = "h100|h100-mig|a100|l40s|t4|b200|gb200|gb300|h200",
       .help =
           "instead of a model: a host as in the recordings, with its ids, bus numbers, NUMA nodes "
-          "and driver: h100, h100-mig, a100, l40s, t4, b200, gb200, gb300 or h200" },
+          "and driver" },
     { .name = "gpus",
       .type = OPT_INT,
       .value_name = "N",
-      .help = "how many (default: as the model's usual host)" },
+      .help = "how many, 1 to 64 (default: as the model's usual host)" },
     { .name = "driver-version",
       .type = OPT_STRING,
       .value_name = "VERSION",
@@ -72,7 +75,8 @@ static const struct opt create_options[] = {
 static int create(const struct opts *o, struct error *err)
 {
     int64_t gpus = opts_int(o, "gpus");
-    if (gpus < 0 || gpus > UINT32_MAX)
+    bool given = opts_get(o, "gpus")->source != OPT_FROM_DEFAULT;
+    if (gpus < given || gpus > UINT32_MAX)
         return error_set(err, ERR_INVALID, 0, "--gpus %lld must be a number from 1 to 64",
                          (long long)gpus);
     const struct sim_create c = {

@@ -68,8 +68,10 @@ static int serve(struct program *p, const struct opts *o, struct error *err)
         r = sim_kubelet_new(p->loop, &config, &p->kubelet, err);
     if (r == 0)
         r = sim_kubelet_ctl_new(p->loop, p->kubelet, ctl[0] ? ctl : beside, quit, p, &p->ctl, err);
-    if (r == 0)
+    if (r == 0) {
+        log_info("sim.kubelet", KV("serves", o->args[0]), KV("requests", ctl[0] ? ctl : beside));
         loop_run(p->loop);
+    }
     sim_kubelet_ctl_free(p->ctl);
     p->ctl = NULL;
     sim_kubelet_free(p->kubelet);
@@ -101,7 +103,9 @@ const struct command cmd_sim_kubelet = {
         "Serves the device plugin registration and the pod-resources API below DIR as kubelet does "
         "below /var/lib/kubelet, dials plugins back, watches their lists, keeps kubelet's device "
         "checkpoint, and admits containers when asked to over its control socket: one JSON line a "
-        "request, one JSON line an answer.",
+        "request, one JSON line an answer, as {\"do\": \"admit\", \"pod\": \"demo/train\", "
+        "\"resource\": \"nvidia.com/gpu\", \"n\": 1}. All requests are in docs/lab.md.\n\n"
+        "Point an agent at it with --kubelet-dir DIR. SIGTERM or SIGINT ends it.",
     .options = options,
     .run = run,
 };

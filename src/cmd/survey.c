@@ -307,7 +307,10 @@ static int run(int argc, char **argv)
     int r = host_init(&h, &paths, &err);
     if (r == 0) {
         struct survey *s;
-        r = gpu_survey_once(&h, MAX(ms, (int64_t)1), &s, &err);
+        r = ms > 0 ? gpu_survey_once(&h, ms, &s, &err)
+                   : error_set(&err, ERR_INVALID, 0,
+                               "--timeout %s must be at least 1ms; leave it out for 30s",
+                               opts_text(&o, "timeout"));
         if (r == 0) {
             code = show(&o, s);
             survey_unref(s);

@@ -30,7 +30,7 @@ bool set_accept(struct set *s, const char *word)
 
 static int wrong_word(struct set *s, const char *what, const char *const *known, size_t n)
 {
-    char list[300] = "";
+    char list[400] = "";
     for (size_t i = 0, at = 0; i < n && at < sizeof(list); i++)
         at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", i ? ", " : "", known[i]);
     const char *got = set_peek(s);

@@ -164,6 +164,8 @@ static void test_complete(void **state)
     completes(script, "mete ''", "agent sim ");
     completes(script, "mete a", "agent ");
     completes(script, "mete sim ''", "create set ");
+    completes(script, "mete help a", "agent ");
+    completes(script, "mete help sim ''", "create set ");
     completes(script, "mete agent --m", "--mig-strategy ");
     completes(script, "mete agent --old", "--old_name ");
     completes(script, "mete agent --mig-strategy ''", "none single ");
