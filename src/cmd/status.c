@@ -51,14 +51,27 @@ static void print_resources(const struct value *list)
     }
 }
 
+/* What was seen of the gpu and changed nothing. */
+static void print_evidence(const struct value *g)
+{
+    int64_t xids = number_of(g, "xidsPassedOver"), ecc = number_of(g, "doubleBitEccEvents");
+    if (xids)
+        printf(" (%lld XIDs passed over, the last was %lld)", (long long)xids,
+               (long long)number_of(g, "lastXidPassedOver"));
+    if (ecc)
+        printf(" (%lld double-bit ECC errors)", (long long)ecc);
+    puts("");
+}
+
 static void print_gpus(const struct value *list)
 {
     printf("\n%-3s %-42s %-28s %-14s %s\n", "GPU", "UUID", "NAME", "OWNER", "HEALTH");
     for (size_t i = 0; list && i < list->n; i++) {
         const struct value *g = &list->items[i];
-        printf("%-3lld %-42s %-28s %-14s %s%s%s\n", (long long)number_of(g, "index"),
+        printf("%-3lld %-42s %-28s %-14s %s%s%s", (long long)number_of(g, "index"),
                text_of(g, "uuid"), text_of(g, "name"), text_of(g, "owner"), text_of(g, "health"),
                text_of(g, "text")[0] ? ": " : "", text_of(g, "text"));
+        print_evidence(g);
     }
 }
 

@@ -9,6 +9,7 @@
 #include "cmd/commands.h"
 #include "cmd/output.h"
 #include "data/json.h"
+#include "gpu/memorynodes.h"
 #include "gpu/worker.h"
 
 static const struct opt options[] = {
@@ -103,7 +104,21 @@ static void print_gpu(const struct gpu *g)
         print_part(g, &g->parts[i]);
 }
 
-static void print_table(const struct survey *s)
+/* Memory nodes are read once a run. */
+struct memory {
+    struct memory_node nodes[MEMORY_NODES_MAX];
+    size_t n;
+};
+
+static void print_memory_notes(const struct survey *s, const struct memory *m)
+{
+    char note[400];
+    for (size_t i = 0; i < s->n_gpus; i++)
+        if (memory_note(&s->gpus[i], m->nodes, m->n, note, sizeof note))
+            printf("\ngpu %u: %s\n", s->gpus[i].index, note);
+}
+
+static void print_table(const struct survey *s, const struct memory *m)
 {
     printf("driver %s", driver_state_name(s->driver));
     if (s->driver_version[0])
@@ -121,6 +136,7 @@ static void print_table(const struct survey *s)
            "MIG", "NUMA", "STATE");
     for (size_t i = 0; i < s->n_gpus; i++)
         print_gpu(&s->gpus[i]);
+    print_memory_notes(s, m);
 }
 
 /* ---- document ---- */
@@ -164,14 +180,33 @@ static void put_numbers(struct json_writer *w, const struct gpu *g)
         { GPU_HAS_REMAP, "remappedRowsPending", g->remap_pending },
         { GPU_HAS_REMAP, "remappedRowsFailed", g->remap_failed },
         { GPU_HAS_FABRIC, "fabricState", g->fabric_state },
-        { GPU_HAS_ADDRESSING, "addressingMode", g->addressing },
     };
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         if (g->valid & numbers[i].bit)
             jw_kv_int(w, numbers[i].key, numbers[i].value);
 }
 
-static void put_gpu(struct json_writer *w, const struct gpu *g)
+static const char *addressing_word(uint32_t mode)
+{
+    static const char *const words[] = { "none", "HMM", "ATS" };
+    return mode < ARRAY_LEN(words) ? words[mode] : "unknown";
+}
+
+static void put_memory(struct json_writer *w, const struct gpu *g, const struct memory *m)
+{
+    char note[400];
+    if (g->valid & GPU_HAS_MEMORY) {
+        jw_kv_int(w, "memoryMiB", (int64_t)mib(g->memory_bytes));
+        jw_kv(w, "memorySource", g->memory_source);
+    }
+    jw_kv_bool(w, "unifiedMemory", g->valid & GPU_UNIFIED);
+    if (g->valid & GPU_HAS_ADDRESSING)
+        jw_kv(w, "addressing", addressing_word(g->addressing));
+    if (memory_note(g, m->nodes, m->n, note, sizeof note))
+        jw_kv(w, "memoryNote", note);
+}
+
+static void put_gpu(struct json_writer *w, const struct gpu *g, const struct memory *m)
 {
     char text[32];
     jw_map(w);
@@ -187,11 +222,7 @@ static void put_gpu(struct json_writer *w, const struct gpu *g)
         snprintf(text, sizeof text, "0x%08X", g->pci_device);
         jw_kv(w, "pciDeviceId", text);
     }
-    if (g->valid & GPU_HAS_MEMORY) {
-        jw_kv_int(w, "memoryMiB", (int64_t)mib(g->memory_bytes));
-        jw_kv(w, "memorySource", g->memory_source);
-    }
-    jw_kv_bool(w, "unifiedMemory", g->valid & GPU_UNIFIED);
+    put_memory(w, g, m);
     if (g->valid & GPU_HAS_CC) {
         snprintf(text, sizeof text, "%u.%u", g->cc_major, g->cc_minor);
         jw_kv(w, "computeCapability", text);
@@ -236,7 +267,7 @@ static void put_links(struct json_writer *w, const struct survey *s)
     jw_end(w);
 }
 
-static int print_document(const struct opts *o, const struct survey *s)
+static int print_document(const struct opts *o, const struct survey *s, const struct memory *m)
 {
     auto_buf out;
     buf_init(&out, 4 * 1024 * 1024);
@@ -257,7 +288,7 @@ static int print_document(const struct opts *o, const struct survey *s)
     jw_key(&w, "gpus");
     jw_list(&w);
     for (size_t i = 0; i < s->n_gpus; i++)
-        put_gpu(&w, &s->gpus[i]);
+        put_gpu(&w, &s->gpus[i], m);
     jw_end(&w);
     put_links(&w, s);
     jw_end(&w);
@@ -278,13 +309,15 @@ static int driver_exit(const struct survey *s)
     return command_fail("mete survey", &err);
 }
 
-static int show(const struct opts *o, const struct survey *s)
+static int show(const struct opts *o, const struct host *h, const struct survey *s)
 {
+    struct memory m;
     int code = 0;
+    m.n = memory_nodes(h, m.nodes, MEMORY_NODES_MAX);
     if (output_table(o))
-        print_table(s);
+        print_table(s, &m);
     else
-        code = print_document(o, s);
+        code = print_document(o, s, &m);
     fflush(stdout);
     return code ? code : driver_exit(s);
 }
@@ -312,7 +345,7 @@ static int run(int argc, char **argv)
                                "--timeout %s must be at least 1ms; leave it out for 30s",
                                opts_text(&o, "timeout"));
         if (r == 0) {
-            code = show(&o, s);
+            code = show(&o, &h, s);
             survey_unref(s);
         }
         host_done(&h);

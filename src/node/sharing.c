@@ -201,6 +201,22 @@ static int check_names(const struct draft *d, struct error *err)
     return 0;
 }
 
+/* A share's memory limit under MPS is a part of the gpu's memory: where that is not known or is the
+ * host's, there is none to set (B-171). */
+static void note_unlimited(struct draft *d, const struct base *b)
+{
+    const struct gpu *g = &d->survey->gpus[b->gpu];
+    bool own = (g->valid & GPU_HAS_MEMORY) && !(g->valid & GPU_UNIFIED);
+    if (b->sharing != SHARING_MPS || own || g->lost)
+        return;
+    findings_add(&d->inv->notes, "mps.no-memory-limit", SEVERITY_WARNING, draft_subject(d, g),
+                 "share it by time slicing, or see that its containers limit themselves",
+                 "%s, so no memory limit of a share can be computed: under MPS its shares are "
+                 "limited in threads alone",
+                 g->valid & GPU_UNIFIED ? "it has no memory of its own"
+                                        : "its memory is not known");
+}
+
 int sharing_apply(struct draft *d, struct error *err)
 {
     const struct sharing *s = &d->in->config->sharing;
@@ -215,6 +231,7 @@ int sharing_apply(struct draft *d, struct error *err)
         int r = give_name(d, &d->bases[i], err);
         if (r < 0)
             return r;
+        note_unlimited(d, &d->bases[i]);
     }
     return check_names(d, err);
 }

@@ -627,6 +627,37 @@ static void test_sharing_count_and_exclusive(void **state)
     survey_unref(s);
 }
 
+/* B-171 */
+static void test_mps_without_memory(void **state)
+{
+    static const struct shared_resource entry = { .name = "nvidia.com/gpu",
+                                                  .all = true,
+                                                  .replicas = 4 };
+    static const struct {
+        enum sharing_kind kind;
+        uint32_t valid;
+        const char *says; /* NULL: nothing */
+    } cases[] = {
+        { SHARING_MPS, GPU_HAS_MEMORY, NULL },
+        { SHARING_MPS, 0, "its memory is not known" },
+        { SHARING_MPS, GPU_HAS_MEMORY | GPU_UNIFIED, "it has no memory of its own" },
+        { SHARING_TIME_SLICING, GPU_UNIFIED, NULL },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct survey *s = make_survey(1);
+        struct plugin_config c = shared_config(MIG_STRATEGY_NONE, false, &entry, 1);
+        c.sharing.kind = cases[i].kind;
+        s->gpus[0].valid &= ~(uint32_t)(GPU_HAS_MEMORY | GPU_UNIFIED);
+        s->gpus[0].valid |= cases[i].valid;
+        struct inventory *inv = build(s, &c, NULL);
+        assert_offer(inv, "nvidia.com/gpu:4/4");
+        assert_int_equal(noted(inv, "mps.no-memory-limit", cases[i].says ? cases[i].says : ""),
+                         cases[i].says != NULL);
+        inventory_free(inv);
+        survey_unref(s);
+    }
+}
+
 /* B-178 */
 static void test_many_shares(void **state)
 {
@@ -786,6 +817,7 @@ int main(void)
         cmocka_unit_test(test_sharing),
         cmocka_unit_test(test_sharing_by_device),
         cmocka_unit_test(test_sharing_count_and_exclusive),
+        cmocka_unit_test(test_mps_without_memory),
         cmocka_unit_test(test_many_shares),
         cmocka_unit_test(test_odd_ids),
         cmocka_unit_test(test_platforms),
