@@ -64,8 +64,8 @@ static const struct {
     const char *what, *spec, *config, *names, *expected;
 } cases[] = {
     { "variables: same name replaced, also of the common part",
-      SPEC("{\"env\":[\"C=1\",\"A=c\"]}", DEVICE("a", "{\"env\":[\"A=d\"]}")
-           "," DEVICE("b", "{\"env\":[\"B=e\"]}")),
+      SPEC("{\"env\":[\"C=1\",\"A=c\"]}",
+           DEVICE("a", "{\"env\":[\"A=d\"]}") "," DEVICE("b", "{\"env\":[\"B=e\"]}")),
       "{\"process\":{\"env\":[\"A=old\",\"AB=kept\",\"X=y\"]}}", "v.org/c=a v.org/c=b",
       "{\"process\":{\"env\":[\"AB=kept\",\"X=y\",\"C=1\",\"A=d\",\"B=e\"]}}" },
     { "variables: a config without any",
@@ -193,12 +193,17 @@ static void numbers_of_the_host(void **state)
         tmp_tree_done(&t);
         skip();
     }
-    tmp_tree_file(&t, "/cdi/a.json",
-                  SPEC("{}",
-                       DEVICE("a", "{\"deviceNodes\":[{\"path\":\"/dev/a\",\"hostPath\":"
-                                   "\"/dev/real\",\"permissions\":\"r\"}]}")
-                       "," DEVICE("b", "{\"deviceNodes\":[{\"path\":\"/dev/a\",\"hostPath\":"
-                                   "\"/dev/real\",\"type\":\"b\"}]}")));
+    tmp_tree_file(
+        &t, "/cdi/a.json",
+        SPEC("{}",
+             DEVICE(
+                 "a",
+                 "{\"deviceNodes\":[{\"path\":\"/dev/a\",\"hostPath\":"
+                 "\"/dev/real\",\"permissions\":\"r\"}]}") "," DEVICE("b",
+                                                                      "{\"deviceNodes\":[{\"path\":"
+                                                                      "\"/dev/a\",\"hostPath\":"
+                                                                      "\"/dev/"
+                                                                      "real\",\"type\":\"b\"}]}")));
     buf_init(&out, 1024 * 1024);
     assert_int_equal(applied(&t, "{}", "v.org/c=a", &out), 0);
     assert_string_equal(
