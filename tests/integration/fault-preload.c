@@ -121,7 +121,7 @@ PUBLIC ssize_t write(int fd, const void *p, size_t n)
 PUBLIC int fsync(int fd)
 {
     const char *v = mode_value("stall");
-    if (v) {
+    if (v && fd_meant(fd)) {
         unsigned long ms = strtoul(v, NULL, 10);
         struct timespec t = { .tv_sec = (time_t)(ms / 1000),
                               .tv_nsec = (long)(ms % 1000) * 1000000 };

@@ -287,6 +287,18 @@ class SlowDisk(FaultCase):
         self.assertEqual(self.agent.end(seconds=25), 0)
         self.assertTrue((self.lab.state / "ledger.json").exists())
 
+    def test_fault_ends_while_it_is_written(self):
+        """A gpu is lost and back before the sync of its fault returns: that it is over gets to the disk too."""
+        self.start(env=self.fault("stall 6000", "health.json"))
+        health = self.lab.state / "health.json"
+        until(20, "the first state is written", health.exists)
+        self.lab.set("gpu", "2", "lost")
+        until(5, "a survey shows it", lambda: self.lab.status()["gpus"][2].get("reason") == "lost")
+        self.lab.set("gpu", "2", "reset")
+        self.kubelet.wait(allocatable=8, seconds=20)
+        until(12, "the fault is written", lambda: "lost" in health.read_text())
+        until(15, "its end is written", lambda: "lost" not in health.read_text())
+
 
 class Limits(FaultCase):
     def test_no_inotify(self):
