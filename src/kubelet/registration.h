@@ -4,11 +4,12 @@
  * Keeps one resource registered with kubelet: dials kubelet.sock, calls Register, expects the
  * device list stream, and starts over when any of that does not hold (spec/kubelet-and-dra.md 2.2).
  *
- *   absent or refusing kubelet   again after 250 ms, doubling to 30 s
- *   kubelet.sock was re-created  at once, and for a second every millisecond and then a little
- * slower: between bind and listen a dial is refused version or name refused      not again until
- * kubelet.sock is re-created no stream within 10 s        again last stream ended            again
- * after 250 ms, doubling while streams keep ending early
+ * - Kubelet absent or refusing: again after 250 ms, doubling to 30 s.
+ * - kubelet.sock was re-created: at once, for a second every millisecond and then a little slower:
+ *   between bind and listen a dial is refused.
+ * - Version or name refused: not again until kubelet.sock is re-created.
+ * - No stream within 10 s of an acknowledgement: again.
+ * - The last stream ended: again after 250 ms, doubling while streams keep ending early.
  */
 #include "base/host.h"
 #include "io/loop.h"

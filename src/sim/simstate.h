@@ -5,11 +5,13 @@
  * Not here: anything the product itself needs on a real host.
  * may use: base io data wire gpu
  *
- * A simulated host is a directory:
- *   DIR/.mete-sim/state      one file mapped by every process of the host (layout:
- * sim/state_file.h); a futex in it wakes event waits DIR/usr/lib/<triplet>/   libnvidia-ml.so.1
- * (ours) and stand-ins of the driver's other files, DIR/usr/bin … DIR/dev, DIR/proc, DIR/sys The
- * library finds its state by walking up from where it was loaded, or by METE_SIM_STATE.
+ * A simulated host is a directory DIR:
+ * - DIR/.mete-sim/state: one file mapped by every process of the host (layout: sim/state_file.h); a
+ *   futex in it wakes event waits.
+ * - DIR/usr/lib/<triplet>/: libnvidia-ml.so.1 (ours) and stand-ins of the driver's other files.
+ * - DIR/usr/bin, DIR/dev, DIR/proc, DIR/sys.
+ *
+ * The library finds its state by walking up from where it was loaded, or by METE_SIM_STATE.
  */
 #include <stdbool.h>
 #include <stdint.h>
