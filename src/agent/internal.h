@@ -31,7 +31,6 @@ enum {
     COMPARE_MS = 60000,
 };
 
-/* A CDI file as it was last written, so that an unchanged one is not written again. */
 #define HEALTH_FILE "health.json"
 
 /* A CDI file as it was handed to the disk thread last. */
