@@ -125,6 +125,8 @@ static void first_survey_failed(const struct agent *a, const struct survey *s)
 {
     log_error("driver.not-usable", KV("state", driver_state_name(s->driver)),
               KV("cause", s->driver_text));
+    if (strcmp(s->platform, "tegra") == 0)
+        return;
     log_error("driver.not-usable",
               KV("fix", "see that the NVIDIA driver is installed and loaded on this host, and that "
                         "--driver-root (and --driver-root-ctr-path, where this process sees it) "
