@@ -26,6 +26,7 @@ struct label_file {
     uint64_t config_serial; /* the same */
     int64_t timestamp;      /* unix seconds when that config was first used */
     char *text, *notes;     /* as last handed to the disk thread, as last told */
+    size_t n_labels;
     bool writing, failed;
 };
 
@@ -43,6 +44,7 @@ static void written(void *arg, int r, const struct error *e)
     f->writing = false;
     if (r == 0) {
         f->failed = false;
+        log_info("labels.written", KV("file", f->path), KV_I("labels", f->n_labels));
         return;
     }
     if (!f->failed)
@@ -87,7 +89,7 @@ static void hand_to_disk(struct label_file *f, const struct labels *l)
     }
     free(f->text);
     f->text = buf_take(&text);
-    log_info("labels.written", KV("file", f->path), KV_I("labels", l->n));
+    f->n_labels = l->n;
 }
 
 static void tell_notes(struct label_file *f, const struct labels *l)

@@ -104,6 +104,13 @@ static int show(const struct opts *o, const struct labels *l)
     return code;
 }
 
+static enum error_code driver_error(const struct survey *s)
+{
+    return strcmp(s->platform, "tegra") == 0   ? ERR_UNSUPPORTED
+           : s->driver == DRIVER_NO_PERMISSION ? ERR_DENIED
+                                               : ERR_UNAVAILABLE;
+}
+
 static int build(const struct opts *o, const struct plugin_config *c, bool per_model, int *ret_code,
                  struct error *err)
 {
@@ -130,7 +137,7 @@ static int build(const struct opts *o, const struct plugin_config *c, bool per_m
     if (r == 0)
         *ret_code = show(o, l);
     if (r == 0 && s->driver != DRIVER_OK)
-        r = error_set(err, ERR_UNAVAILABLE, 0, "the driver cannot be used (%s): %s",
+        r = error_set(err, driver_error(s), 0, "the driver cannot be used (%s): %s",
                       driver_state_name(s->driver), s->driver_text);
     labels_free(l);
     survey_unref(s);
@@ -169,8 +176,10 @@ const struct command cmd_labels = {
         "would give this node with the same options and config file. Nothing is written; an agent "
         "that runs is not disturbed.\n\n"
         "What could not be told, and why, follows on standard error (in JSON and YAML it is under "
-        "\"notes\", and texts that were too long for a label under \"full\"). The exit code is 5 "
-        "when the driver cannot be used.",
+        "\"notes\", and texts that were too long for a label under \"full\"). When the driver "
+        "cannot be used the exit code is that of the cause: 5 not available, 7 not permitted, 8 "
+        "not "
+        "supported on this platform.",
     .options = options,
     .run = run,
 };
