@@ -17,7 +17,8 @@ check() {
 }
 # The kubelet messages are committed as nanopb's generator made them: made again, they must be the same.
 generated() {
-    [ -x tools/regen-proto.sh ] && command -v protoc >/dev/null || return 77
+    # Each version of the generator says its own number in what it writes.
+    [ "$(dpkg-query -W -f='${Version}' nanopb 2>/dev/null | cut -d- -f1)" = 0.4.7 ] || return 77
     tools/regen-proto.sh --check
 }
 spdx() {

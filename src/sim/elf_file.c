@@ -8,7 +8,7 @@
 
 void sim_elf_standin(struct buf *out, const char *soname, bool aarch64)
 {
-    enum { LOAD, DYNAMIC, N_HEADERS };
+    enum { LOAD, DYNAMIC, STACK, N_HEADERS };
     size_t at_symbols = sizeof(Elf64_Ehdr) + N_HEADERS * sizeof(Elf64_Phdr);
     size_t at_hash = at_symbols + sizeof(Elf64_Sym);
     size_t at_names = at_hash + 4 * sizeof(uint32_t), names = strlen(soname) + 2;
@@ -49,6 +49,9 @@ void sim_elf_standin(struct buf *out, const char *soname, bool aarch64)
                       .p_filesz = sizeof(dynamic),
                       .p_memsz = sizeof(dynamic),
                       .p_align = 8 },
+        /* Without it the loader takes it that code on the stack is wanted, and newer ones refuse.
+         */
+        [STACK] = { .p_type = PT_GNU_STACK, .p_flags = PF_R | PF_W, .p_align = 16 },
     };
     const uint32_t hash[4] = { 1, 1, 0, 0 };
     buf_add(out, &head, sizeof(head));

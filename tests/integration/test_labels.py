@@ -379,6 +379,7 @@ class Agent(LabCase):
         config = self.write_config("version: v1\n")
         agent = self.start(f"--label-file={file}", f"--config-file={config}", "--mig-strategy=mixed")
         agent.wait_said("labels.written")
+        until(5, "the label file", file.exists)
         wanted = self.lab.run("labels", f"--host-root={self.lab.host}", "--mig-strategy=mixed", "--no-timestamp", "-o", "file")
         got = parse(file.read_text())
         self.assertTrue(got.pop("nvidia.com/gfd.timestamp"))
