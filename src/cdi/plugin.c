@@ -51,6 +51,8 @@ void class_edits(struct maker *m, enum cdi_mode mode, struct cdi_edits *e)
     const struct node_class *k = class_of(mode);
     struct cdi_root root;
     struct error ignored;
+    if (!k)
+        return;
     class_nodes(m, k, e);
     if (e->n_nodes == 0 || !k->mounts[0] ||
         cdi_root_open(&root, m->host->driver_root_view, &ignored) < 0)
@@ -65,8 +67,10 @@ void class_edits(struct maker *m, enum cdi_mode mode, struct cdi_edits *e)
 
 bool class_present(struct maker *m, enum cdi_mode mode)
 {
+    const struct node_class *k = class_of(mode);
     struct cdi_edits e = { 0 };
-    class_nodes(m, class_of(mode), &e);
+    if (k)
+        class_nodes(m, k, &e);
     return e.n_nodes > 0;
 }
 

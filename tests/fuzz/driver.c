@@ -23,7 +23,7 @@ enum { INPUT_MAX = 1 << 20, CUTS_MAX = 64, CHANGES = 64 };
 /* An exact-size copy, so that a read past the end is one past a heap block. */
 static void feed(const char *p, size_t n)
 {
-    uint8_t *copy = malloc(n ? n : 1);
+    uint8_t *copy = calloc(1, n ? n : 1);
     if (!copy)
         abort();
     memcpy(copy, p, n);
