@@ -61,11 +61,14 @@ static char *sysfs_path(const struct host *h, const char *pci, const char *name)
     return host_path(h, sub);
 }
 
+/* An attribute says that it has the size of a page, which may be 64 KiB, whatever is in it. */
+enum { ATTRIBUTE_MAX = 64 * 1024 };
+
 bool sysfs_number(const struct host *h, const char *pci, const char *name, int64_t *ret)
 {
     auto_free char *path = sysfs_path(h, pci, name);
     auto_free char *text = NULL;
-    if (!pci[0] || file_read(path, 64, &text, NULL, NULL) < 0)
+    if (!pci[0] || file_read(path, ATTRIBUTE_MAX, &text, NULL, NULL) < 0)
         return false;
     struct str s = str_trim(str_of(text));
     if (!str_starts(s, "0x"))

@@ -11,7 +11,7 @@
 #include "node/labels.h"
 
 enum {
-    MACHINE_MAX = 4096,
+    MACHINE_MAX = 64 * 1024, /* a sysfs attribute says that it has the size of a page */
     CONFIG_MAX = 64 * 1024,
     CONFIG_LEAST = 256, /* less than this, and capabilities are missing */
     VENDOR_NVIDIA = 0x10de,

@@ -6,11 +6,13 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <ftw.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "gpu/hostfacts.h"
 #include "make_survey.h"
 #include "node/labels.h"
 
@@ -206,12 +208,40 @@ static void vgpus_of_the_host(void **state)
     bed_done(&b);
 }
 
+/* Attributes of a real sysfs claim the size of a page; trees made by tests do not. */
+static void real_sysfs(void **state)
+{
+    struct host h;
+    struct label_facts f;
+    struct survey *s = make_survey(0);
+    const char *attribute = "/sys/kernel/mm/transparent_hugepage/enabled";
+    DIR *dir = opendir("/sys/bus/pci/devices");
+    assert_int_equal(host_init(&h, &(struct host_config){ .root = "/" }, NULL), 0);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        int64_t class = 0, vendor = 0;
+        if (!pci_text_valid(e->d_name))
+            continue;
+        assert_true(sysfs_number(&h, e->d_name, "class", &class));
+        assert_true(sysfs_number(&h, e->d_name, "vendor", &vendor));
+        assert_true(class > 0 && class <= 0xffffff && vendor > 0 && vendor <= 0xffff);
+    }
+    if (dir)
+        closedir(dir);
+    if (access(attribute, R_OK) == 0) {
+        label_facts_read(&h, attribute, s, &f);
+        assert_non_null(strstr(f.machine, "never"));
+    }
+    survey_unref(s);
+    host_done(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(capabilities),
         cmocka_unit_test(machine_types),
         cmocka_unit_test(vgpus_of_the_host),
+        cmocka_unit_test(real_sysfs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
