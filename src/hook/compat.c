@@ -2,7 +2,6 @@
 /* enable-cuda-compat: an image may carry a newer libcuda than the host's driver (forward
  * compatibility). If it does and the driver's branch is among those it names, its directory goes
  * into a drop-in that update-ldcache puts first. Nothing of the image is mounted or run. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,27 +20,37 @@
 static const char compat_dir[] = "/usr/local/cuda/compat",
                   note_section[] = ".note.cuda.fwd_compatibility";
 
-enum { NOTE_MAX = 64 * 1024 };
+enum { NOTE_MAX = 64 * 1024, FILES_MAX = 256, ARENA_MAX = 1024 * 1024 };
 
-/* The one regular file libcuda.so.MAJOR.MINOR[…] in the directory; false when there is none or more
- * than one. */
-static bool find_libcuda(int dirfd, char name[256])
+static bool versioned(const char *name)
 {
-    struct dirent **names = NULL;
-    int n = scandirat(dirfd, ".", &names, NULL, alphasort), found = 0;
-    for (int i = 0; i < n; i++) {
+    return strncmp(name, "libcuda.so.", 11) == 0 && strchr(name + 11, '.') != NULL;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The one regular file libcuda.so.MAJOR.MINOR[…] in the directory; NULL when there is none or more
+ * than one. */
+static const char *find_libcuda(struct arena *a, int dirfd)
+{
+    struct error ignored;
+    const char *found = NULL;
+    char **names;
+    size_t n;
+    if (root_list(a, dirfd, versioned, by_name, FILES_MAX, &names, &n, &ignored) < 0)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
         struct stat st;
-        const char *rest = names[i]->d_name;
-        bool versioned = strncmp(rest, "libcuda.so.", 11) == 0 && strchr(rest + 11, '.') != NULL;
-        if (versioned && fstatat(dirfd, rest, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            S_ISREG(st.st_mode)) {
-            snprintf(name, 256, "%s", rest);
-            found++;
-        }
-        free(names[i]);
+        if (fstatat(dirfd, names[i], &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+            continue;
+        if (found)
+            return NULL;
+        found = names[i];
     }
-    free(names);
-    return found == 1;
+    return found;
 }
 
 static bool major_of(const char *version, uint64_t *ret)
@@ -74,7 +83,7 @@ static bool wanted(int dirfd, const char *name, const char *host_version)
     size_t n = 0;
     if (!major_of(host_version, &host) || !major_of(name + strlen("libcuda.so."), &compat))
         return false;
-    auto_close int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    auto_close int fd = root_open_file_at(dirfd, name);
     if (fd >= 0 && elf_note(fd, note_section, NOTE_MAX, &note, &n, &ignored) == 0)
         return compat > host && names_branch((struct str){ note, n }, host);
     return compat > host;
@@ -83,12 +92,16 @@ static bool wanted(int dirfd, const char *name, const char *host_version)
 int hook_enable_cuda_compat(int rootfd, const struct hook_options *o, struct error *err)
 {
     struct error ignored;
-    char name[256], file[64], last[256];
+    char file[64], last[256];
     auto_close int dirfd = -1, conf = -1;
+    auto_arena arena;
+    arena_init(&arena, ARENA_MAX);
     if (!o->host_driver_version || !o->host_driver_version[0])
         return 0;
-    if (root_open(rootfd, compat_dir, O_RDONLY | O_DIRECTORY, 0, &dirfd, &ignored) < 0 ||
-        !find_libcuda(dirfd, name) || !wanted(dirfd, name, o->host_driver_version))
+    if (root_open(rootfd, compat_dir, O_RDONLY | O_DIRECTORY, 0, &dirfd, &ignored) < 0)
+        return 0;
+    const char *name = find_libcuda(&arena, dirfd);
+    if (!name || !wanted(dirfd, name, o->host_driver_version))
         return 0;
     uint64_t salt;
     if (getrandom(&salt, sizeof salt, 0) != (ssize_t)sizeof salt)

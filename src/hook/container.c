@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The container that is being made: where its root is, files in it, links in it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -83,16 +84,26 @@ int hook_open_container(int state_fd, int *ret_rootfd, struct error *err)
     return 0;
 }
 
+int hook_warn_fd = -1;
+
+void hook_warn(const char *fmt, ...)
+{
+    char text[600];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (hook_warn_fd >= 0)
+        dprintf(hook_warn_fd, "mete-hook: warning: %s\n", text);
+}
+
 int hook_read(int rootfd, const char *path, size_t max, char **ret_text, size_t *ret_n,
               struct error *err)
 {
     auto_close int fd = -1;
-    struct stat st;
-    int r = root_open(rootfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, &fd, err);
+    int r = root_open_file(rootfd, path, &fd, err);
     if (r < 0)
         return r;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-        return error_set(err, ERR_INVALID, 0, "%s in the container is not a regular file", path);
     auto_buf text = { 0 };
     r = read_all(fd, max, path, &text, err);
     if (r < 0)
@@ -136,6 +147,36 @@ int hook_write(int dirfd, const char *name, struct str text, mode_t mode, struct
         int saved = errno;
         unlinkat(dirfd, temp, 0);
         return error_errno(err, saved, "write %s in the container", name);
+    }
+    return 0;
+}
+
+static bool links_to(int dirfd, const char *name, const char *target)
+{
+    char now[ROOT_PATH_MAX];
+    ssize_t n = readlinkat(dirfd, name, now, sizeof now - 1);
+    return n >= 0 && (size_t)n == strlen(target) && memcmp(now, target, (size_t)n) == 0;
+}
+
+int hook_link(int dirfd, const char *name, const char *target, struct error *err)
+{
+    if (links_to(dirfd, name, target))
+        return 0;
+    if (symlinkat(target, dirfd, name) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return error_errno(err, errno, "make the link %s -> %s", name, target);
+    char temp[300];
+    uint64_t salt;
+    if (getrandom(&salt, sizeof salt, 0) != (ssize_t)sizeof salt)
+        return error_errno(err, errno, "get random bytes");
+    snprintf(temp, sizeof temp, ".%.200s.%016llx", name, (unsigned long long)salt);
+    if (symlinkat(target, dirfd, temp) < 0)
+        return error_errno(err, errno, "make the link %s -> %s", temp, target);
+    if (renameat(dirfd, temp, dirfd, name) < 0) {
+        int saved = errno;
+        unlinkat(dirfd, temp, 0);
+        return error_errno(err, saved, "replace %s by a link to %s", name, target);
     }
     return 0;
 }

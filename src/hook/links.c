@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,49 +11,50 @@
 #include "hook/hook.h"
 #include "hook/root.h"
 
-static bool links_to(int dirfd, const char *name, const char *target)
+/* Without these there is no compute; any other link (graphics, development) is not worth a
+ * container that does not start. */
+static bool essential(const char *name)
 {
-    char now[ROOT_PATH_MAX];
-    ssize_t n = readlinkat(dirfd, name, now, sizeof now - 1);
-    return n >= 0 && (size_t)n == strlen(target) && memcmp(now, target, (size_t)n) == 0;
+    static const char *const stems[] = { "libcuda.so", "libnvidia-ml.so",
+                                         "libnvidia-ptxjitcompiler.so", "libnvidia-nvvm.so",
+                                         "nvidia-smi" };
+    for (size_t i = 0; i < ARRAY_LEN(stems); i++)
+        if (strncmp(name, stems[i], strlen(stems[i])) == 0)
+            return true;
+    return false;
 }
 
-static int make_link(int dirfd, const char *name, const char *target, struct error *err)
+/* Is there a file behind the path as it is? */
+static bool resolves(int rootfd, const char *path)
 {
-    if (links_to(dirfd, name, target))
-        return 0;
-    if (symlinkat(target, dirfd, name) == 0)
-        return 0;
-    if (errno != EEXIST)
-        return error_errno(err, errno, "make the link %s -> %s", name, target);
-    char temp[300];
-    uint64_t salt;
-    if (getrandom(&salt, sizeof salt, 0) != (ssize_t)sizeof salt)
-        return error_errno(err, errno, "get random bytes");
-    snprintf(temp, sizeof temp, ".%.200s.%016llx", name, (unsigned long long)salt);
-    if (symlinkat(target, dirfd, temp) < 0)
-        return error_errno(err, errno, "make the link %s -> %s", temp, target);
-    if (renameat(dirfd, temp, dirfd, name) < 0) {
-        int saved = errno;
-        unlinkat(dirfd, temp, 0);
-        return error_errno(err, saved, "replace %s by a link to %s", name, target);
-    }
-    return 0;
+    struct error ignored;
+    auto_close int fd = -1;
+    return root_open(rootfd, path, O_PATH, 0, &fd, &ignored) == 0;
 }
 
 static int create_link(int rootfd, const char *spec, struct error *err)
 {
-    char target[ROOT_PATH_MAX], name[256];
+    struct error why;
+    char target[ROOT_PATH_MAX], name[256] = "";
     const char *path = strstr(spec, "::");
     if (!path || path == spec || !path[2] || (size_t)(path - spec) >= sizeof target)
         return error_set(err, ERR_INVALID, 0, "--link \"%s\": expected TARGET::PATH", spec);
     memcpy(target, spec, (size_t)(path - spec));
     target[path - spec] = '\0';
+    path += 2;
     auto_close int dirfd = -1;
-    int r = root_open_parent(rootfd, path + 2, &dirfd, name, err);
+    int r = root_open_parent(rootfd, path, &dirfd, name, &why);
+    if (r == -ERR_INVALID)
+        return error_set(err, ERR_INVALID, 0, "--link \"%s\": %s", spec, why.text);
     if (r == 0)
-        r = make_link(dirfd, name, target, err);
-    return r < 0 ? error_wrap(err, "--link \"%s\"", spec) : 0;
+        r = hook_link(dirfd, name, target, &why);
+    if (r == 0)
+        return 0;
+    const char *slash = strrchr(path, '/');
+    if (essential(slash ? slash + 1 : path) && !resolves(rootfd, path))
+        return error_set(err, why.code, why.sys, "--link \"%s\": %s", spec, why.text);
+    hook_warn("--link \"%s\" is left out: %s", spec, why.text);
+    return 0;
 }
 
 int hook_create_symlinks(int rootfd, const struct hook_options *o, struct error *err)
@@ -91,6 +91,8 @@ int hook_chmod(int rootfd, const struct hook_options *o, struct error *err)
         auto_close int fd = -1;
         char self[64];
         int r = root_open(rootfd, o->paths.items[i], O_PATH, 0, &fd, err);
+        if (r == -ERR_NOT_FOUND)
+            continue; /* this container has no such node */
         if (r < 0)
             return r;
         /* An O_PATH descriptor cannot be given to fchmod; its entry in /proc names the same file

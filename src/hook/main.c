@@ -7,10 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "hook/hook.h"
+
+enum { FDS_MAX = 65536 };
 
 typedef int action_fn(int rootfd, const struct hook_options *o, struct error *err);
 
@@ -22,11 +26,15 @@ static const struct {
     { "update-ldcache", hook_update_ldcache },
     { "enable-cuda-compat", hook_enable_cuda_compat },
     { "disable-device-node-modification", hook_disable_device_node_modification },
+    { "update-application-profile", hook_update_application_profile },
+    { "create-soname-symlinks", hook_create_soname_symlinks },
     { "chmod", hook_chmod },
 };
 
+/* Options of the peer's hooks that change nothing here. */
 static const char *const ignored[] = { "ldconfig-path", "container-spec", "cuda-compat-mode",
-                                       "debug" };
+                                       "csv-filename", "container-driver-root" };
+static const char *const flags[] = { "debug", "quiet", "d", "q" };
 
 static int keep(struct hook_values *v, const char *name, const char *value, struct error *err)
 {
@@ -59,15 +67,35 @@ static int take(struct hook_options *o, const char *name, const char *value, str
     return 0;
 }
 
+/* The name of an option, "" when it is none: --name, --name=value, -n. */
+static const char *option_name(const char *arg, char name[64])
+{
+    size_t dashes = strspn(arg, "-"), n = strcspn(arg, "=");
+    name[0] = '\0';
+    if (dashes >= 1 && dashes <= 2 && n > dashes)
+        snprintf(name, 64, "%.*s", (int)MIN(n - dashes, (size_t)63), arg + dashes);
+    return name;
+}
+
+static bool is_flag(const char *arg)
+{
+    char name[64];
+    option_name(arg, name);
+    for (size_t i = 0; i < ARRAY_LEN(flags); i++)
+        if (strcmp(name, flags[i]) == 0)
+            return true;
+    return false;
+}
+
 static int parse(int argc, char **argv, struct hook_options *o, struct error *err)
 {
     for (int i = 0; i < argc; i++) {
         char name[64];
         const char *arg = argv[i], *value = strchr(arg, '=');
-        if (strncmp(arg, "--", 2) != 0)
+        if (is_flag(arg))
+            continue;
+        if (!option_name(arg, name)[0])
             return error_set(err, ERR_INVALID, 0, "unexpected argument \"%s\"", arg);
-        size_t n = value ? (size_t)(value - arg - 2) : strlen(arg) - 2;
-        snprintf(name, sizeof name, "%.*s", (int)MIN(n, sizeof name - 1), arg + 2);
         if (!value && ++i >= argc)
             return error_set(err, ERR_INVALID, 0, "--%s needs a value", name);
         int r = take(o, name, value ? value + 1 : argv[i], err);
@@ -75,6 +103,31 @@ static int parse(int argc, char **argv, struct hook_options *o, struct error *er
             return r;
     }
     return 0;
+}
+
+/* Nothing that the caller has comes along: no variable, no descriptor but the three, no directory,
+ * no mask; and nobody else in the container may look into this process. */
+static void isolate(void)
+{
+    clearenv();
+    if (close_range(3, ~0U, 0) < 0)
+        for (int fd = 3; fd < FDS_MAX; fd++)
+            close(fd);
+    umask(022);
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+/* Global flags of the peer's programs and the word "hook" of nvidia-ctk come before the action. */
+static int action_at(int argc, char **argv)
+{
+    int at = 1;
+    while (at < argc && is_flag(argv[at]))
+        at++;
+    if (at < argc && strcmp(argv[at], "hook") == 0)
+        at++;
+    while (at < argc && is_flag(argv[at]))
+        at++;
+    return at;
 }
 
 static int fail(const char *action, const struct error *err)
@@ -87,8 +140,9 @@ int main(int argc, char **argv)
 {
     static struct hook_options options;
     struct error err;
-    clearenv();
-    int at = argc > 1 && strcmp(argv[1], "hook") == 0 ? 2 : 1;
+    isolate();
+    hook_warn_fd = STDERR_FILENO;
+    int at = action_at(argc, argv);
     if (argc <= at) {
         fprintf(stderr, "usage: mete-hook ACTION [--option=value …] < state.json\nactions:");
         for (size_t i = 0; i < ARRAY_LEN(actions); i++)

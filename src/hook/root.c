@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hook/root.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -193,6 +195,110 @@ int root_open(int rootfd, const char *path, int flags, mode_t mode, int *ret_fd,
         return error_errno(err, errno, "open %s in the container", path);
     *ret_fd = fd;
     return 0;
+}
+
+/* An O_PATH descriptor touches nothing. What it turns out to be is opened through its entry in
+ * /proc, which names that and nothing else. */
+static int reopen(int pathfd)
+{
+    struct stat st;
+    char self[64];
+    if (fstat(pathfd, &st) < 0)
+        return -1;
+    if (!S_ISREG(st.st_mode)) {
+        errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+        return -1;
+    }
+    snprintf(self, sizeof self, "/proc/self/fd/%d", pathfd);
+    return open(self, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+int root_open_file(int rootfd, const char *path, int *ret_fd, struct error *err)
+{
+    auto_close int at = -1;
+    int r = root_open(rootfd, path, O_PATH, 0, &at, err);
+    if (r < 0)
+        return r;
+    *ret_fd = reopen(at);
+    if (*ret_fd >= 0)
+        return 0;
+    return errno == EINVAL || errno == EISDIR
+               ? error_set(err, ERR_INVALID, 0, "%s in the container is not a regular file", path)
+               : error_errno(err, errno, "open %s in the container", path);
+}
+
+int root_open_file_at(int dirfd, const char *name)
+{
+    auto_close int at = openat(dirfd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    return at < 0 ? -1 : reopen(at);
+}
+
+bool root_mount_of(int fd, const char *name, struct root_mount *ret)
+{
+    struct statx st;
+    int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (name[0] ? 0 : AT_EMPTY_PATH);
+    if (statx(fd, name, flags, STATX_TYPE | STATX_MNT_ID, &st) < 0)
+        return false;
+    *ret = (struct root_mount){ .id = st.stx_mask & STATX_MNT_ID ? st.stx_mnt_id : 0,
+                                .device = (uint64_t)st.stx_dev_major << 32 | st.stx_dev_minor };
+    return true;
+}
+
+bool root_same_mount(const struct root_mount *a, const struct root_mount *b)
+{
+    return a->id && b->id ? a->id == b->id : a->device == b->device;
+}
+
+static int too_many(size_t max, struct error *err)
+{
+    return error_set(err, ERR_LIMIT, 0, "a directory in the container has more than %zu entries",
+                     max);
+}
+
+static int list_into(struct arena *a, DIR *dir, bool (*want)(const char *), size_t max,
+                     char ***items, size_t *n, struct error *err)
+{
+    size_t seen = 0;
+    for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
+        if (++seen > ROOT_LIST_MAX)
+            return too_many(ROOT_LIST_MAX, err);
+        if (!want(e->d_name))
+            continue;
+        if (*n == max)
+            return too_many(max, err);
+        if ((*n & (*n - 1)) == 0) {
+            char **more = arena_array(a, *n ? 2 * *n : 1, sizeof *more);
+            if (more && *n)
+                memcpy(more, *items, *n * sizeof *more);
+            *items = more;
+        }
+        char *name = *items ? arena_strdup(a, str_of(e->d_name)) : NULL;
+        if (!name)
+            return error_set(err, ERR_LIMIT, 0, "no memory to list a directory");
+        (*items)[(*n)++] = name;
+    }
+    return 0;
+}
+
+int root_list(struct arena *a, int dirfd, bool (*want)(const char *name),
+              int (*compare)(const void *, const void *), size_t max, char ***ret, size_t *ret_n,
+              struct error *err)
+{
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    *ret = NULL;
+    *ret_n = 0;
+    if (!dir) {
+        int saved = errno;
+        if (fd >= 0)
+            close(fd);
+        return error_errno(err, saved, "list a directory in the container");
+    }
+    int r = list_into(a, dir, want, max, ret, ret_n, err);
+    closedir(dir);
+    if (r == 0 && *ret_n)
+        qsort(*ret, *ret_n, sizeof **ret, compare);
+    return r;
 }
 
 /* Opens or makes one directory below another, without following a link in its last place. */
