@@ -216,6 +216,8 @@ static void plugin_failed(void *arg, const char *resource, bool permanent, const
     (void)arg;
     log_at(permanent ? LOG_ERROR_ : LOG_WARN_, "plugin.not-registered", KV("resource", resource),
            KV("cause", why),
+           KV("fix", "kubelet's directory is set with --kubelet-dir, its socket with "
+                     "--kubelet-socket"),
            KV("next", permanent ? "waits until kubelet starts anew" : "tries again"));
 }
 
@@ -312,6 +314,7 @@ static int begin(struct agent *a, struct error *err)
         return r;
     a->allocatable = allocatable_reader_new(a->loop, a->pod_resources);
     a->started = true;
+    timer_set(&a->facts_timer, FACTS_FIRST_MS);
     agent_read_in_use(a);
     agent_watch_ledger(a);
     if (a->survey) {
@@ -453,6 +456,7 @@ static int set_up(struct agent *a, struct error *err)
     timer_init(&a->health_timer, a->loop, health_due, a);
     timer_init(&a->ledger_timer, a->loop, ledger_due, a);
     timer_init(&a->in_use_timer, a->loop, in_use_again, a);
+    timer_init(&a->facts_timer, a->loop, agent_facts_late, a);
     timer_init(&a->compare_timer, a->loop, agent_compare, a);
     timer_init(&a->write_timer, a->loop, save_later, a);
 
@@ -504,8 +508,9 @@ static void tear_down(struct agent *a)
     disk_free(a->disk); /* waits for writes */
     if (a->loop) {
         publish_done(a);
-        struct timer *timers[] = { &a->health_timer, &a->ledger_timer,  &a->in_use_timer,
-                                   &a->write_timer,  &a->compare_timer, &a->end_timer };
+        struct timer *timers[] = { &a->health_timer, &a->ledger_timer, &a->in_use_timer,
+                                   &a->facts_timer,  &a->write_timer,  &a->compare_timer,
+                                   &a->end_timer };
         for (size_t i = 0; i < ARRAY_LEN(timers); i++)
             if (timers[i]->loop)
                 timer_done(timers[i]);

@@ -161,15 +161,33 @@ static int write_spec(struct agent *a, struct arena *arena, const struct cdi_spe
     return r < 0 ? r : write_file(a, name, buf_view(&text), err);
 }
 
+/* What is on disk was made for this survey and this config: there is nothing to look for on the
+ * host. Health alone turns far more often than either. */
+static bool is_current(const struct agent *a, const struct inventory *inv)
+{
+    bool current = a->cdi_survey == inv->survey && a->cdi_config == a->config_number &&
+                   !a->cdi_failed && a->cdi_dirfd >= 0;
+    for (size_t i = 0; current && i < a->n_files; i++)
+        current = a->files[i].on_disk;
+    return current;
+}
+
 void cdi_files_write(struct agent *a, const struct inventory *inv)
 {
+    drop_dir(a);
+    if (is_current(a, inv)) {
+        settled(a);
+        return;
+    }
+    survey_unref(a->cdi_survey);
+    a->cdi_survey = survey_ref(inv->survey);
+    a->cdi_config = a->config_number;
     struct error err;
     auto_arena arena;
     arena_init(&arena, ARENA_MAX);
     struct cdi_spec *specs;
     size_t n;
     a->cdi_failed = false;
-    drop_dir(a);
     int r = open_dir(a, &err);
     if (r == 0)
         r = cdi_build(&arena, &a->host, inv->survey, a->config, &specs, &n, &err);
@@ -231,6 +249,7 @@ void cdi_files_done(struct agent *a)
         free(a->files[i].text);
     }
     a->n_files = 0;
+    survey_unref(steal(a->cdi_survey));
     free(steal(a->cdi_error));
     if (a->cdi_dirfd >= 0)
         close(steal_fd(&a->cdi_dirfd));

@@ -106,6 +106,20 @@ static void in_use_seen(void *arg, struct in_use *u, const struct error *e)
     agent_watch_ledger(a);
 }
 
+void agent_facts_late(void *arg)
+{
+    struct agent *a = arg;
+    if (a->facts_answered || a->ending)
+        return;
+    log_warn("in-use.late", KV("dir", a->plugin_dir),
+             KV("cause", "kubelet's records could not be read within 10 s"),
+             KV("next", "gpus are offered by what the ledger knows"),
+             KV("fix", "see whether the disk of that directory answers"));
+    a->facts_answered = true;
+    (void)ledger_seen(a->ledger, NULL, host_mono_ns(&a->host));
+    agent_changed(a);
+}
+
 void agent_read_in_use(struct agent *a)
 {
     if (a->in_use && !a->ending)

@@ -21,6 +21,7 @@
 enum {
     EXIT_AFTER_MS = 5000,  /* open calls get this long when the agent ends */
     RETRY_WRITE_MS = 5000, /* after a state or CDI file could not be written */
+    FACTS_FIRST_MS = 10000, /* the first publication waits so long for kubelet */
     IN_USE_WHILE_HELD_MS =
         2000, /* in-use facts are read again while something is withheld because of them */
     GRANT_CHECK_MS = 10000, /* after an Allocate: did kubelet record it? */
@@ -88,11 +89,14 @@ struct agent {
     struct dirwatch *cdi_watch;
     size_t cdi_waiting;
     bool cdi_failed, publish_again;
+    struct survey *cdi_survey; /* for which the files were made, and the number of the config */
+    uint64_t cdi_config;
     char *cdi_error; /* as told last */
     int64_t cdi_repaired_ns;
 
     char *health_text; /* as last handed to the disk thread */
     bool ledger_writing, health_writing;
+    bool reload_later;   /* asked for before the gpus were known: done then */
     bool facts_answered; /* kubelet was asked once for its records, whatever came of it */
     bool started;        /* the lock is ours: ledger and plugins exist */
     bool ending;
@@ -100,6 +104,7 @@ struct agent {
     int64_t began_ns;
     int exit_code;
 
+    struct timer facts_timer; /* how long the first answer of kubelet's records is waited for */
     struct timer publish_timer, health_timer, ledger_timer, in_use_timer, cdi_timer, cdi_look,
         write_timer, compare_timer, end_timer;
 };
@@ -109,6 +114,8 @@ struct agent {
 void agent_changed(struct agent *a);
 /* Reads in-use facts and gives them to the ledger. */
 void agent_read_in_use(struct agent *a);
+/* The first answer of kubelet's records has not come: goes on without it, and says so. */
+void agent_facts_late(void *arg);
 /* Sets the timer for when the ledger next wants to be looked at: a hand-over's quiet time, a state
  * directory to open. */
 void agent_watch_ledger(struct agent *a);

@@ -224,6 +224,10 @@ static void publish(void *arg)
      * offered. */
     if (!a->started || a->ending || !a->survey || !a->facts_answered)
         return;
+    if (a->reload_later) {
+        a->reload_later = false;
+        agent_reload(a, "asked for before the gpus were known");
+    }
     agent_labels(a);
     if (a->cdi_waiting > 0) {
         a->publish_again = true;

@@ -102,6 +102,10 @@ static int try_config(const struct agent *a, const struct plugin_config *c, stru
 
 void agent_reload(struct agent *a, const char *why)
 {
+    if (!a->survey || !a->started) { /* nothing to try it on yet */
+        a->reload_later = true;
+        return;
+    }
     struct error err;
     struct opts o;
     struct plugin_config *c = NULL;

@@ -4,6 +4,9 @@
  */
 #define AGENT_STATE_DIR_DEFAULT ""
 
+#include <stdio.h>
+#include <string.h>
+
 #include "agent/agent.h"
 #include "cmd/commands.h"
 #include "spec/pluginconfig.h"
@@ -16,6 +19,13 @@ static const struct opt options[] = {
 
 static int run(int argc, char **argv)
 {
+    /* The peer's command line library answers these two before anything else. */
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--version") == 0 || strcmp(argv[i], "-v") == 0) {
+            puts("nvidia-device-plugin version 0.20.0 (mete " METE_VERSION ")");
+            return 0;
+        }
+    }
     const struct agent_setup setup = {
         .program = "nvidia-device-plugin",
         .command = &cmd_nvidia_device_plugin,

@@ -189,7 +189,10 @@ static void handle_list(struct grpc_call *call, struct str request, void *arg)
         end_before(s);
     s->streams[s->n_streams++] = (struct stream){ call, listener };
     if (grpc_send_latest(call, buf_view(&s->list), &err) < 0) {
+        /* Without a list kubelet would wait for ever: it is to ask again. */
+        s->n_streams--;
         note(s, false, err.text);
+        grpc_fail(call, GRPC_RESOURCE_EXHAUSTED, "%s", err.text);
         return;
     }
     if (s->registration)

@@ -44,7 +44,7 @@ void health_save(const struct health *h, struct buf *out_json)
     jw_init(&w, out_json, 1);
     jw_map(&w);
     jw_kv_int(&w, "version", VERSION);
-    jw_kv_int(&w, "minReader", VERSION);
+    jw_kv_int(&w, "min_reader", VERSION);
     jw_kv(&w, "boot", h->boot);
     jw_key(&w, "gpus");
     jw_list(&w);
@@ -170,7 +170,7 @@ static int load_head(const struct value *doc, const char **ret_boot, const struc
     int64_t reader;
     if (doc->kind != VALUE_MAP)
         return bad(doc, "a map", err);
-    int r = number(doc, "minReader", 0, INT64_MAX, &reader, err);
+    int r = number(doc, "min_reader", 0, INT64_MAX, &reader, err);
     if (r < 0)
         return r;
     if (reader > VERSION)

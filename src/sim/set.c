@@ -417,9 +417,9 @@ static const struct set_word words[] = {
 
 static int run(struct set *s)
 {
-    const struct set_word *w;
+    const struct set_word *w = NULL;
     int r = set_lookup(s, "the first word", words, ARRAY_LEN(words), &w);
-    if (r < 0)
+    if (r < 0 || !w)
         return r;
     bool nested = w->run == run_gpu || w->run == run_driver;
     return nested ? w->run(s) : run_word(s, "", w);

@@ -46,7 +46,9 @@ static void fail(struct grpc_call *c, const char *http, int status, const char *
     c->told = true;
     c->status = status;
     buf_reset(&c->text);
-    grpc_message_encode((struct str){ text, strnlen(text, GRPC_TEXT_MAX - 1) }, &c->text);
+    struct str said = str_of(text);
+    said.n = MIN(said.n, (size_t)GRPC_TEXT_MAX - 1);
+    grpc_message_encode(said, &c->text);
     if (!c->submitted) {
         end_now(c, http);
     } else {

@@ -28,7 +28,8 @@ class RealAgent(Agent):
     def start(self, *more):
         self.offset = self.log.stat().st_size if self.log.exists() else 0
         command = [self.mete, "agent", f"--kubelet-dir={self.bed.state}/k", f"--cdi-dir={self.bed.state}/cdi",
-                   f"--state-dir={self.bed.state}/mete", *self.args, *more]
+                   f"--state-dir={self.bed.state}/mete",
+                   f"--nvidia-cdi-hook-path={pathlib.Path(self.mete).resolve().parent}/mete-hook", *self.args, *more]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
@@ -92,6 +93,21 @@ class Hardware:
         expect("its own number made again", probe["made"].get("195:0"), "OPEN")
         return said
 
+    def smi_in_container(self):
+        """CDI brings the driver's files and the hooks make them known to the container's loader."""
+        self.bed.delete_pods()
+        self.bed.apply(pod("smi", ["nvidia-smi", "-L"]))
+        try:
+            until(30, "smi ends", lambda: self.bed.phase("smi") in ("Succeeded", "Failed"))
+        except Failed:
+            print(self.bed.kubectl("describe", "pod", "smi")[-3000:])
+            raise
+        said = self.bed.kubectl("logs", "smi")
+        uuid = (self.out / "nvidia-smi.csv").read_text().split(",")[1].strip()
+        if uuid not in said or said.count("GPU ") != 1:
+            raise Failed(f"nvidia-smi -L in the container said: {said}")
+        return said.strip().replace(uuid, "its own UUID")
+
     def held_once(self):
         """While one pod holds the gpu a second waits, also over a kill -9 of the agent."""
         self.bed.delete_pods()
@@ -119,6 +135,7 @@ class Hardware:
         c.run("cdi-cri: one gpu, no other", self.one_gpu, "cdi", "--device-list-strategy=cdi-cri")
         for f in (self.bed.state / "cdi").glob("*.json"):
             shutil.copy(f, self.out / f.name)
+        c.run("cdi-cri: the driver's own nvidia-smi runs in the container", self.smi_in_container)
         c.run("device specs: one gpu, no other", self.one_gpu, "specs", "--pass-device-specs")
         c.run("held once, also over a killed agent", self.held_once)
         c.run("status", self.status)

@@ -158,7 +158,7 @@ class StateDirectory(FaultCase):
 
     def test_damaged_and_newer_health(self):
         """Faults are taken from the driver then; the agent serves."""
-        for text in (b"{", b"", os.urandom(2000), b"[" * 50000, b'{"version":9,"minReader":9,"gpus":[]}', b"x" * (2 << 20)):
+        for text in (b"{", b"", os.urandom(2000), b"[" * 50000, b'{"version":9,"min_reader":9,"gpus":[]}', b"x" * (2 << 20)):
             with self.subTest(text=text[:20]):
                 self.lab.state.mkdir(exist_ok=True)
                 (self.lab.state / "health.json").write_bytes(text)

@@ -135,8 +135,8 @@ static void test_bad_files(void **state)
         { "[]", ERR_INVALID },
         { "{}", ERR_INVALID },
         { "{\"gpus\":{}}", ERR_INVALID },
-        { "{\"minReader\":2,\"gpus\":[]}", ERR_UNSUPPORTED },
-        { "{\"minReader\":\"1\",\"gpus\":[]}", ERR_INVALID },
+        { "{\"min_reader\":2,\"gpus\":[]}", ERR_UNSUPPORTED },
+        { "{\"min_reader\":\"1\",\"gpus\":[]}", ERR_INVALID },
         { "{\"gpus\":[3]}", ERR_INVALID },
         { "{\"gpus\":[{\"uuid\":\"\",\"faults\":[]}]}", ERR_INVALID },
         { "{\"gpus\":[{\"uuid\":\"a\\u0000b\",\"faults\":[]}]}", ERR_INVALID },
@@ -167,7 +167,7 @@ static void test_bad_files(void **state)
 static void test_no_memory(void **state)
 {
     static const char text[] =
-        "{\"version\":1,\"minReader\":1,\"boot\":\"b\",\"gpus\":[{\"uuid\":\"GPU-01000100-0000-"
+        "{\"version\":1,\"min_reader\":1,\"boot\":\"b\",\"gpus\":[{\"uuid\":\"GPU-01000100-0000-"
         "0000-0000-000000000000\",\"relapses\":1,\"faults\":[{\"kind\":\"xid\",\"value\":79,"
         "\"needsReset\":true,\"resetSeen\":false,\"lostSeen\":false,\"since\":5,\"energy\":7}]}]}";
     bool done = false;
