@@ -44,6 +44,7 @@ check "includes never climb a floor" tools/check-includes.py
 check "no banned function" tools/check-banned.py
 check "every file states its licence" spdx
 check "shell scripts parse" shell_syntax
+check "docs/bug-reports.md names tests that are there" tools/check-bug-reports.py
 check "formatted" tools/format.sh --check
 check "kubelet messages are as generated" generated
 echo "$pass passed, $fail failed$([ $skip = 0 ] || echo ", $skip skipped")"
