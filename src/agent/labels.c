@@ -167,6 +167,7 @@ static struct label_file *label_file_new(struct agent *a, const char *path)
     timer_init(&f->retry, a->loop, make_again, f);
     timer_init(&f->look, a->loop, look_again, f);
     struct error err;
+    (void)!dir_make(f->dir, 0755, NULL); /* what is wrong is told when the file is written */
     const struct dirwatch_events ev = { .changed = dir_changed, .arg = f };
     if (dirwatch_new(a->loop, f->dir, FILE_POLL_MS, &ev, &f->watch, &err) < 0)
         log_warn("labels.not-watched", KV("dir", f->dir), KV_ERR(&err));

@@ -387,6 +387,9 @@ static int begin(struct gfd *g, struct error *err)
     if (r == 0)
         r = watch_file(g, opts_text(&g->opts, "config-file"), config_changed, &g->config_watch,
                        err);
+    auto_free char *dir = dir_name(g->config->gfd.output_file);
+    if (g->config->gfd.output_file[0])
+        (void)!dir_make(dir, 0755, NULL); /* what is wrong is told when the file is written */
     if (r == 0)
         r = watch_file(g, g->config->gfd.output_file, output_changed, &g->output_watch, err);
     return r;
