@@ -24,12 +24,15 @@ static void ledger_done(void *arg, int r, const struct error *e)
     a->ledger_writing = false;
     ledger_written(a->ledger, r, e);
     if (r < 0) {
-        log_error("ledger.not-written", KV("dir", a->state_dir), KV_ERR(e),
-                  KV("fix", "the agent goes on from memory and tries again every 5 s; free or "
-                            "unlock the directory"));
+        if (told_anew(&a->ledger_told, e->text, host_mono_ns(&a->host)))
+            log_error("ledger.not-written", KV("dir", a->state_dir), KV_ERR(e),
+                      KV("fix", "the agent goes on from memory and tries again every 5 s; free or "
+                                "unlock the directory"));
         timer_set(&a->write_timer, RETRY_WRITE_MS);
         return;
     }
+    if (told_over(&a->ledger_told))
+        log_info("ledger.written-again", KV("dir", a->state_dir));
     agent_save(a);
 }
 
@@ -38,11 +41,14 @@ static void health_done(void *arg, int r, const struct error *e)
     struct agent *a = arg;
     a->health_writing = false;
     if (r < 0) {
-        log_error("health.not-written", KV("dir", a->state_dir), KV_ERR(e));
+        if (told_anew(&a->health_told, e->text, host_mono_ns(&a->host)))
+            log_error("health.not-written", KV("dir", a->state_dir), KV_ERR(e));
         free(steal(a->health_text));
         timer_set(&a->write_timer, RETRY_WRITE_MS);
         return;
     }
+    if (told_over(&a->health_told))
+        log_info("health.written-again", KV("dir", a->state_dir));
     agent_save(a); /* what changed meanwhile */
 }
 
@@ -165,11 +171,22 @@ static void surveyed(void *arg, struct survey *s)
     health_changed(a);
 }
 
+static void log_event(struct agent *a, const struct gpu_event *e)
+{
+    uint64_t hidden;
+    enum log_level level = e->kind == GPU_EVENT_XID ? LOG_WARN_ : LOG_INFO_;
+    if (!flood_lets(&a->events, host_mono_ns(&a->host), &hidden))
+        return;
+    if (hidden)
+        log_warn("gpu.events-not-told", KV_I("lines", hidden));
+    log_at(level, "gpu.event", KV("kind", gpu_event_name(e->kind)), KV("gpu", e->uuid),
+           KV_I("value", e->value));
+}
+
 static void happened(void *arg, const struct gpu_event *e)
 {
     struct agent *a = arg;
-    log_at(e->kind == GPU_EVENT_XID ? LOG_WARN_ : LOG_INFO_, "gpu.event",
-           KV("kind", gpu_event_name(e->kind)), KV("gpu", e->uuid), KV_I("value", e->value));
+    log_event(a, e);
     if (e->kind == GPU_EVENT_MIG_CHANGE)
         gpu_worker_survey(a->worker);
     if (health_event(a->health, e, host_mono_ns(&a->host)))
@@ -405,16 +422,44 @@ static void told_to_reload(void *arg)
     agent_reload(arg, "SIGHUP");
 }
 
+static const int ends[] = { SIGTERM, SIGINT, SIGQUIT };
+
+/* Until they are watched they wait: an end is clean and a reload is not lost, however early. */
+static void block_signals(sigset_t *ret_before)
+{
+    sigset_t ours;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGHUP);
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+        sigaddset(&ours, ends[i]);
+    sigprocmask(SIG_BLOCK, &ours, ret_before);
+    signal(SIGPIPE, SIG_IGN);
+}
+
 static int watch_signals(struct agent *a, struct error *err)
 {
-    static const int ends[] = { SIGTERM, SIGINT, SIGQUIT };
-    signal(SIGPIPE, SIG_IGN);
-    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
-        int r = loop_signal(a->loop, ends[i], told_to_end, a, err);
-        if (r < 0)
-            return r;
-    }
-    return loop_signal(a->loop, SIGHUP, told_to_reload, a, err);
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(ends); i++)
+        r = loop_signal(a->loop, ends[i], told_to_end, a, err);
+    if (r == 0)
+        r = loop_signal(a->loop, SIGHUP, told_to_reload, a, err);
+    sigprocmask(SIG_SETMASK, &a->signals_before, NULL);
+    return r;
+}
+
+/* ---- a log that nobody reads ---- */
+
+static void log_stalled(void *arg)
+{
+    struct agent *a = arg;
+    timer_set(&a->log_timer, LOG_AGAIN_MS);
+}
+
+static void log_again(void *arg)
+{
+    struct agent *a = arg;
+    if (!log_flush())
+        timer_set(&a->log_timer, LOG_AGAIN_MS);
 }
 
 static char *under(const char *dir, const char *name)
@@ -459,6 +504,9 @@ static int set_up(struct agent *a, struct error *err)
     timer_init(&a->facts_timer, a->loop, agent_facts_late, a);
     timer_init(&a->compare_timer, a->loop, agent_compare, a);
     timer_init(&a->write_timer, a->loop, save_later, a);
+    timer_init(&a->log_timer, a->loop, log_again, a);
+    log_never_wait(log_stalled, a);
+    log_again(a);
 
     const struct gpu_worker_config worker = {
         .host = &a->host,
@@ -506,11 +554,12 @@ static void tear_down(struct agent *a)
     in_use_reader_free(a->in_use);
     allocatable_reader_free(a->allocatable);
     disk_free(a->disk); /* waits for writes */
+    log_never_wait(NULL, NULL);
     if (a->loop) {
         publish_done(a);
         struct timer *timers[] = { &a->health_timer, &a->ledger_timer, &a->in_use_timer,
                                    &a->facts_timer,  &a->write_timer,  &a->compare_timer,
-                                   &a->end_timer };
+                                   &a->end_timer,    &a->log_timer };
         for (size_t i = 0; i < ARRAY_LEN(timers); i++)
             if (timers[i]->loop)
                 timer_done(timers[i]);
@@ -529,6 +578,8 @@ static void tear_down(struct agent *a)
     free(a->health_text);
     free(a->disagreed);
     facts_free(a->facts);
+    (void)told_over(&a->ledger_told);
+    (void)told_over(&a->health_told);
     pluginconfig_free(a->config);
     opts_done(&a->opts);
 }
@@ -541,12 +592,14 @@ static void set_up_log(const struct opts *o)
         if (strcmp(opts_text(o, "log-level"), levels[i]) == 0)
             level = (enum log_level)i;
     log_setup(level, strcmp(opts_text(o, "log-format"), "json") == 0 ? LOG_JSON : LOG_TEXT);
+    log_never_wait(NULL, NULL);
 }
 
 int agent_run(const struct agent_setup *setup)
 {
     struct error err;
     struct agent a = { .setup = setup, .cdi_dirfd = -1 };
+    block_signals(&a.signals_before);
     int r = config_load(setup, &a.opts, &a.config, &err);
     if (r == 0 && a.opts.help) {
         auto_buf out;
@@ -573,5 +626,6 @@ int agent_run(const struct agent_setup *setup)
         code = loop_run(a.loop);
     tear_down(&a);
     log_info("agent.ended", KV_I("exit-code", code));
+    log_drain(LOG_DRAIN_MS);
     return code;
 }

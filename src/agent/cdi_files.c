@@ -29,10 +29,8 @@ static const char ours[] = "k8s.device-plugin.nvidia.com-";
 static void failed(struct agent *a, const struct error *e)
 {
     a->cdi_failed = true;
-    if (a->cdi_error && strcmp(a->cdi_error, e->text) == 0)
+    if (!told_anew(&a->cdi_told, e->text, host_mono_ns(&a->host)))
         return;
-    free(a->cdi_error);
-    a->cdi_error = x_strdup(e->text);
     log_error("cdi.not-written", KV("dir", a->cdi_dir), KV_ERR(e),
               KV("fix",
                  "make the directory writable or choose another with --cdi-dir; what needs "
@@ -41,10 +39,8 @@ static void failed(struct agent *a, const struct error *e)
 
 static void settled(struct agent *a)
 {
-    if (!a->cdi_failed && a->cdi_error) {
+    if (!a->cdi_failed && told_over(&a->cdi_told))
         log_info("cdi.written-again", KV("dir", a->cdi_dir));
-        free(steal(a->cdi_error));
-    }
     agent_cdi_settled(a);
 }
 
@@ -250,7 +246,7 @@ void cdi_files_done(struct agent *a)
     }
     a->n_files = 0;
     survey_unref(steal(a->cdi_survey));
-    free(steal(a->cdi_error));
+    (void)told_over(&a->cdi_told);
     if (a->cdi_dirfd >= 0)
         close(steal_fd(&a->cdi_dirfd));
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 /* The agent's state, shared by the files of this folder. The loop's thread owns all of it. */
+#include <signal.h>
+
 #include "agent/agent.h"
 #include "agent/standby.h"
+#include "agent/told.h"
 #include "base/buf.h"
 #include "base/host.h"
 #include "gpu/worker.h"
@@ -19,6 +22,8 @@
 #include "spec/pluginconfig.h"
 
 enum {
+    LOG_DRAIN_MS = 200,    /* at the end */
+    LOG_AGAIN_MS = 100,    /* while nobody reads the log */
     EXIT_AFTER_MS = 5000,  /* open calls get this long when the agent ends */
     RETRY_WRITE_MS = 5000, /* after a state or CDI file could not be written */
     FACTS_FIRST_MS = 10000, /* the first publication waits so long for kubelet */
@@ -91,7 +96,8 @@ struct agent {
     bool cdi_failed, publish_again;
     struct survey *cdi_survey; /* for which the files were made, and the number of the config */
     uint64_t cdi_config;
-    char *cdi_error; /* as told last */
+    struct told cdi_told, ledger_told, health_told;
+    struct flood events;
     int64_t cdi_repaired_ns;
 
     char *health_text; /* as last handed to the disk thread */
@@ -101,12 +107,13 @@ struct agent {
     bool started;        /* the lock is ours: ledger and plugins exist */
     bool ending;
     enum driver_state driver;
+    sigset_t signals_before;
     int64_t began_ns;
     int exit_code;
 
     struct timer facts_timer; /* how long the first answer of kubelet's records is waited for */
     struct timer publish_timer, health_timer, ledger_timer, in_use_timer, cdi_timer, cdi_look,
-        write_timer, compare_timer, end_timer;
+        write_timer, compare_timer, end_timer, log_timer;
 };
 
 /* Something that the inventory is made of has changed: build it again on the next turn of the loop.

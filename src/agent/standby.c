@@ -88,7 +88,8 @@ static void ask_end(struct standby *s)
 static void listen_for_requests(struct standby *s)
 {
     struct error err;
-    if (!s->serve && s->dirfd >= 0 && serve_new(s->loop, s->dirfd, handle, s, &s->serve, &err) < 0) {
+    if (!s->serve && s->dirfd >= 0 &&
+        serve_new(s->loop, s->dirfd, handle, s, &s->serve, &err) < 0) {
         auto_free char *text =
             x_printf("commands and a successor cannot ask this agent: %s", err.text);
         note(s, text);

@@ -6,6 +6,10 @@
  * Folders below src/kubelet do not log above debug. A value longer than 1 KiB is cut and marked. A
  * value that is a secret is passed as KV_SECRET and prints as ***. Thread-safe: a line is one
  * write(2).
+ *
+ * A reader that does not read would stop whoever logs. After log_never_wait nothing waits: 64 KiB
+ * are kept, then lines are dropped and counted, and the count is the first line (log.lost) once
+ * somebody reads again. A log in a file is written directly.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,6 +34,11 @@ struct log_kv {
 
 void log_setup(enum log_level level, enum log_format format); /* default: info, text */
 void log_to_fd(int fd);                                       /* default: 2; for tests */
+/* From now on. `stalled` is called, by whoever logs, when a line could not leave: log_flush is to
+ * be called now and then until it returns true. */
+void log_never_wait(void (*stalled)(void *arg), void *arg);
+bool log_flush(void);   /* true: nothing is kept back */
+void log_drain(int ms); /* at the end: waits so long at most for what is kept back */
 bool log_on(enum log_level level);
 void log_write(enum log_level level, const char *event, const struct log_kv *kv, size_t n);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -173,12 +175,119 @@ static void test_findings_memory(void **state)
     }
 }
 
+/* ---- a reader that does not read ---- */
+
+static int n_stalled;
+
+static void on_stalled(void *arg)
+{
+    *(int *)arg += 1;
+}
+
+/* All that can be read now, as one text. */
+static size_t read_all(int fd, char *text, size_t size)
+{
+    size_t n = 0;
+    for (ssize_t got; n < size - 1 && (got = read(fd, text + n, size - 1 - n)) > 0;)
+        n += (size_t)got;
+    text[n] = '\0';
+    return n;
+}
+
+static void make_pipe(int fds[2])
+{
+    assert_int_equal(pipe(fds), 0);
+    fcntl(fds[0], F_SETFL, O_NONBLOCK);
+}
+
+static void make_stream(int fds[2])
+{
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    fcntl(fds[0], F_SETFL, O_NONBLOCK);
+}
+
+/* The numbers of the lines are 0, 1, 2, … as long as lines were kept, and the rest is counted. */
+static void check_never_waits(void (*make)(int fds[2]))
+{
+    enum { LINES = 20000 };
+    static char text[4 * 1024 * 1024];
+    int fds[2];
+    make(fds);
+    n_stalled = 0;
+    log_to_fd(fds[1]);
+    log_never_wait(on_stalled, &n_stalled);
+    for (int i = 0; i < LINES; i++)
+        log_info("count", KV_I("i", i), KV("text", "some more that makes the line as long as any"));
+    assert_int_equal(n_stalled, 1);
+    assert_false(log_flush());
+    size_t n = 0;
+    do
+        n += read_all(fds[0], text + n, sizeof text - n);
+    while (!log_flush());
+    n += read_all(fds[0], text + n, sizeof text - n);
+    int next = 0, lost = -1;
+    for (char *at = text; *at;) {
+        char *end = strchr(at, '\n');
+        assert_non_null(end);
+        *end = '\0';
+        const char *i = strstr(at, " count i="), *l = strstr(at, " log.lost lines=");
+        assert_true(i || l);
+        if (i) {
+            assert_int_equal(lost, -1);
+            assert_int_equal(strtol(i + strlen(" count i="), NULL, 10), next++);
+        } else {
+            lost = (int)strtol(l + strlen(" log.lost lines="), NULL, 10);
+        }
+        at = end + 1;
+    }
+    assert_int_equal(next + lost, LINES);
+    assert_true(next > 64 * 1024 / 150);
+    log_info("again");
+    assert_true(read_all(fds[0], text, sizeof text) > 20);
+    assert_non_null(strstr(text, "again"));
+    assert_int_equal(fcntl(fds[1], F_GETFL) & O_NONBLOCK, 0); /* others write there too */
+    log_to_fd(ends[1]);
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static void test_pipe_never_waits(void **state)
+{
+    check_never_waits(make_pipe);
+}
+
+static void test_socket_never_waits(void **state)
+{
+    check_never_waits(make_stream);
+}
+
+static void test_reader_gone(void **state)
+{
+    int fds[2];
+    signal(SIGPIPE, SIG_IGN);
+    make_pipe(fds);
+    log_to_fd(fds[1]);
+    log_never_wait(NULL, NULL);
+    close(fds[0]);
+    for (int i = 0; i < 3000; i++)
+        log_info("nobody.reads");
+    assert_true(log_flush());
+    log_to_fd(ends[1]);
+    close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),     cmocka_unit_test(test_json),
-        cmocka_unit_test(test_long),     cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_findings), cmocka_unit_test(test_findings_memory),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_long),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_findings),
+        cmocka_unit_test(test_findings_memory),
+        cmocka_unit_test(test_pipe_never_waits),
+        cmocka_unit_test(test_socket_never_waits),
+        cmocka_unit_test(test_reader_gone),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
