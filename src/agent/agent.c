@@ -559,7 +559,7 @@ static void tear_down(struct agent *a)
         publish_done(a);
         struct timer *timers[] = { &a->health_timer, &a->ledger_timer, &a->in_use_timer,
                                    &a->facts_timer,  &a->write_timer,  &a->compare_timer,
-                                   &a->end_timer,    &a->log_timer };
+                                   &a->end_timer,    &a->log_timer,    &a->config_timer };
         for (size_t i = 0; i < ARRAY_LEN(timers); i++)
             if (timers[i]->loop)
                 timer_done(timers[i]);
@@ -600,7 +600,7 @@ int agent_run(const struct agent_setup *setup)
     struct error err;
     struct agent a = { .setup = setup, .cdi_dirfd = -1 };
     block_signals(&a.signals_before);
-    int r = config_load(setup, &a.opts, &a.config, &err);
+    int r = config_load(setup, &a.opts, &a.config, &a.config_seen, &err);
     if (r == 0 && a.opts.help) {
         auto_buf out;
         buf_init(&out, 256 * 1024);

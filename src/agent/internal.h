@@ -46,6 +46,15 @@ struct cdi_file {
     bool on_disk; /* written, and nobody else has touched it since */
 };
 
+/* The config file, links followed, as it was when it was read last. */
+struct config_identity {
+    bool there;
+    dev_t dev;
+    ino_t ino;
+    off_t size;
+    struct timespec modified, changed;
+};
+
 /* What kubelet's records showed last. */
 struct facts {
     struct arena arena;
@@ -75,8 +84,9 @@ struct agent {
     struct plugin_config
         *published_config;  /* what plugins borrow, when it is older than config; else NULL */
     struct inventory *next; /* waits until its CDI files are written */
+    struct config_identity config_seen;
     uint64_t config_number, next_of; /* of config, of the config that next was built from */
-    char *refused;                   /* why the config cannot be served on this host; NULL */
+    char *refused;    /* why the config cannot be served on this host; NULL */
 
     struct label_file *labels; /* NULL: no feature file is asked for */
     uint64_t config_serial;    /* counts reloads */
@@ -113,7 +123,7 @@ struct agent {
 
     struct timer facts_timer; /* how long the first answer of kubelet's records is waited for */
     struct timer publish_timer, health_timer, ledger_timer, in_use_timer, cdi_timer, cdi_look,
-        write_timer, compare_timer, end_timer, log_timer;
+        write_timer, compare_timer, end_timer, log_timer, config_timer;
 };
 
 /* Something that the inventory is made of has changed: build it again on the next turn of the loop.
@@ -152,7 +162,7 @@ void cdi_files_write(struct agent *a, const struct inventory *inv);
 
 /* reload.c */
 int config_load(const struct agent_setup *setup, struct opts *o, struct plugin_config **ret,
-                struct error *err) must_check;
+                struct config_identity *ret_seen, struct error *err) must_check;
 /* What is in force and where it comes from: once a loading. */
 void config_log(const struct opts *o, const struct plugin_config *c);
 void agent_reload(struct agent *a, const char *why);

@@ -3,6 +3,7 @@
  * whole on the present survey first; one that fails leaves the old one in force and says why. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/internal.h"
@@ -23,8 +24,24 @@ static void log_findings(const struct findings *f)
     }
 }
 
+static struct config_identity identify(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return (struct config_identity){ .there = false };
+    return (
+        struct config_identity){ true, st.st_dev, st.st_ino, st.st_size, st.st_mtim, st.st_ctim };
+}
+
+static bool same(const struct config_identity *a, const struct config_identity *b)
+{
+    return a->there == b->there && a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
+           a->modified.tv_sec == b->modified.tv_sec && a->modified.tv_nsec == b->modified.tv_nsec &&
+           a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
 int config_load(const struct agent_setup *setup, struct opts *o, struct plugin_config **ret,
-                struct error *err)
+                struct config_identity *ret_seen, struct error *err)
 {
     struct opts parsed;
     int r = opts_parse(&parsed, setup->table, setup->argc, setup->argv, NULL, 0, err);
@@ -35,6 +52,7 @@ int config_load(const struct agent_setup *setup, struct opts *o, struct plugin_c
         *ret = NULL;
         return 0;
     }
+    *ret_seen = identify(opts_text(&parsed, "config-file")); /* before it is read */
     auto_arena arena;
     arena_init(&arena, FINDINGS_ARENA);
     struct findings findings;
@@ -100,6 +118,17 @@ static int try_config(const struct agent *a, const struct plugin_config *c, stru
     return r;
 }
 
+/* At start an empty file is a config without values, as for the peer. Later it is most likely one
+ * that somebody is about to write: falling back to the defaults would withdraw what is shared. */
+static int refuse_empty(const char *path, struct error *err)
+{
+    struct stat st;
+    if (!path[0] || stat(path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > 0)
+        return 0;
+    return error_set(err, ERR_INVALID, 0,
+                     "%s: the file is empty; a config without values is \"version: v1\"", path);
+}
+
 void agent_reload(struct agent *a, const char *why)
 {
     if (!a->survey || !a->started) { /* nothing to try it on yet */
@@ -109,7 +138,12 @@ void agent_reload(struct agent *a, const char *why)
     struct error err;
     struct opts o;
     struct plugin_config *c = NULL;
-    int r = config_load(a->setup, &o, &c, &err);
+    const char *path = opts_text(&a->opts, "config-file");
+    int r = refuse_empty(path, &err);
+    if (r < 0)
+        a->config_seen = identify(path);
+    else
+        r = config_load(a->setup, &o, &c, &a->config_seen, &err);
     if (r == 0 && (r = try_config(a, c, &err)) < 0) {
         opts_done(&o);
         pluginconfig_free(c);
@@ -148,6 +182,17 @@ static void file_changed(void *arg, const char *name)
         agent_reload(a, "the file changed");
 }
 
+/* What makes no event in the watched folder: the file behind a link changes elsewhere, or its
+ * folder is mounted over. */
+static void look_again(void *arg)
+{
+    struct agent *a = arg;
+    struct config_identity now = identify(opts_text(&a->opts, "config-file"));
+    timer_set(&a->config_timer, CONFIG_POLL_MS);
+    if (!same(&now, &a->config_seen))
+        agent_reload(a, "the file changed");
+}
+
 static void watch_note(void *arg, const char *text)
 {
     (void)arg;
@@ -157,8 +202,10 @@ static void watch_note(void *arg, const char *text)
 int reload_watch(struct agent *a, struct error *err)
 {
     const char *path = opts_text(&a->opts, "config-file");
+    timer_init(&a->config_timer, a->loop, look_again, a);
     if (!path[0])
         return 0;
+    timer_set(&a->config_timer, CONFIG_POLL_MS);
     const char *slash = strrchr(path, '/');
     auto_free char *dir =
         slash ? x_strndup(path, slash == path ? 1 : (size_t)(slash - path)) : x_strdup(".");
