@@ -238,11 +238,22 @@ static void plugin_failed(void *arg, const char *resource, bool permanent, const
            KV("next", permanent ? "waits until kubelet starts anew" : "tries again"));
 }
 
+/* Whoever opens our socket can make these come as fast as it likes. */
+static void log_refusal(struct agent *a, const char *resource, const char *ids, const char *error)
+{
+    uint64_t hidden;
+    if (!flood_lets(&a->refusals, host_mono_ns(&a->host), &hidden))
+        return;
+    if (hidden)
+        log_warn("grant.refusals-not-told", KV_I("lines", hidden));
+    log_warn("grant.refused", KV("resource", resource), KV("devices", ids), KV("cause", error));
+}
+
 static void granted(void *arg, const char *resource, const char *ids, const char *error)
 {
     struct agent *a = arg;
     if (error)
-        log_warn("grant.refused", KV("resource", resource), KV("devices", ids), KV("cause", error));
+        log_refusal(a, resource, ids, error);
     else
         log_info("grant", KV("resource", resource), KV("devices", ids));
     /* Whether the container really came to be is only seen in kubelet's own records. A new kind of

@@ -107,7 +107,7 @@ struct agent {
     struct survey *cdi_survey; /* for which the files were made, and the number of the config */
     uint64_t cdi_config;
     struct told cdi_told, ledger_told, health_told;
-    struct flood events;
+    struct flood events, refusals;
     int64_t cdi_repaired_ns;
 
     char *health_text; /* as last handed to the disk thread */

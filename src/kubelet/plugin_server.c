@@ -96,7 +96,9 @@ static void tell_granted(const struct plugin_server *s, struct str request, bool
     char ids[NOTE_IDS];
     if (!c->granted && !not_distinct)
         return;
-    for (size_t i = 0; plugin_request_ids(request, i, ids, sizeof(ids)); i++) {
+    /* A refusal is of the request as a whole, which may name any number of containers. */
+    size_t most = error ? 1 : SIZE_MAX;
+    for (size_t i = 0; i < most && plugin_request_ids(request, i, ids, sizeof(ids)); i++) {
         if (c->granted)
             c->granted(c->arg, s->resource, ids, error);
         if (not_distinct && c->not_distinct && !error)
