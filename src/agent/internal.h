@@ -22,10 +22,10 @@
 #include "spec/pluginconfig.h"
 
 enum {
-    LOG_DRAIN_MS = 200,    /* at the end */
-    LOG_AGAIN_MS = 100,    /* while nobody reads the log */
-    EXIT_AFTER_MS = 5000,  /* open calls get this long when the agent ends */
-    RETRY_WRITE_MS = 5000, /* after a state or CDI file could not be written */
+    LOG_DRAIN_MS = 200,     /* at the end */
+    LOG_AGAIN_MS = 100,     /* while nobody reads the log */
+    EXIT_AFTER_MS = 5000,   /* open calls get this long when the agent ends */
+    RETRY_WRITE_MS = 5000,  /* after a state or CDI file could not be written */
     FACTS_FIRST_MS = 10000, /* the first publication waits so long for kubelet */
     IN_USE_WHILE_HELD_MS =
         2000, /* in-use facts are read again while something is withheld because of them */
@@ -86,7 +86,7 @@ struct agent {
     struct inventory *next; /* waits until its CDI files are written */
     struct config_identity config_seen;
     uint64_t config_number, next_of; /* of config, of the config that next was built from */
-    char *refused;    /* why the config cannot be served on this host; NULL */
+    char *refused;                   /* why the config cannot be served on this host; NULL */
 
     struct label_file *labels; /* NULL: no feature file is asked for */
     uint64_t config_serial;    /* counts reloads */
