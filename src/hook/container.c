@@ -33,50 +33,59 @@ static int read_all(int fd, size_t max, const char *what, struct buf *out, struc
     }
 }
 
-static int root_from_config(const char *bundle, char *root, size_t size, struct error *err)
+static int given_in_config(const char *bundle, char given[ROOT_PATH_MAX], struct error *err)
 {
     static const char *const root_path[] = { "root", "path", NULL };
-    char path[ROOT_PATH_MAX];
+    char path[ROOT_PATH_MAX + 16];
     auto_buf text = { 0 };
-    if (snprintf(path, sizeof path, "%s/config.json", bundle) >= (int)sizeof path)
-        return error_set(err, ERR_LIMIT, 0, "the bundle's path is longer than %zu bytes",
-                         sizeof path - 13);
+    snprintf(path, sizeof path, "%s/config.json", bundle);
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return error_errno(err, errno, "open %s", path);
     int r = read_all(fd, HOOK_CONFIG_MAX, path, &text, err);
-    char given[ROOT_PATH_MAX];
     if (r == 0)
-        r = jsonscan_text(buf_view(&text), root_path, given, sizeof given, err);
+        r = jsonscan_text(buf_view(&text), root_path, given, ROOT_PATH_MAX, err);
+    return r < 0 ? error_wrap(err, "root.path of %s", path) : 0;
+}
+
+/* The state's own root (crun; as it stands in config.json, which crun's hooks cannot always read),
+ * else that of config.json. Relative means below the bundle. */
+static int find_root(struct str state, char root[2 * ROOT_PATH_MAX], struct error *err)
+{
+    static const char *const state_root[] = { "root", NULL }, *const state_bundle[] = { "bundle",
+                                                                                        NULL };
+    char given[ROOT_PATH_MAX], bundle[ROOT_PATH_MAX];
+    struct error why;
+    int r = jsonscan_text(state, state_root, given, sizeof given, err);
+    if (r < 0 && r != -ERR_NOT_FOUND)
+        return r;
+    int no_bundle = jsonscan_text(state, state_bundle, bundle, sizeof bundle, &why);
+    if (r < 0 && no_bundle)
+        return error_set(err, why.code, why.sys, "%s", why.text);
     if (r < 0)
-        return error_wrap(err, "root.path of %s", path);
-    int n = given[0] == '/' ? snprintf(root, size, "%s", given)
-                            : snprintf(root, size, "%s/%s", bundle, given);
-    return n >= (int)size ? error_set(err, ERR_LIMIT, 0, "the container's root has too long a path")
-                          : 0;
+        r = given_in_config(bundle, given, err);
+    if (r < 0)
+        return r;
+    if (given[0] != '/' && (no_bundle || bundle[0] != '/'))
+        return error_set(err, ERR_INVALID, 0,
+                         "the root \"%s\" is not an absolute path, and there is no bundle to which "
+                         "it could be relative",
+                         given);
+    snprintf(root, 2 * ROOT_PATH_MAX, "%s%s%s", given[0] == '/' ? "" : bundle,
+             given[0] == '/' ? "" : "/", given);
+    return 0;
 }
 
 int hook_open_container(int state_fd, int *ret_rootfd, struct error *err)
 {
-    static const char *const state_root[] = { "root", NULL }, *const state_bundle[] = { "bundle",
-                                                                                        NULL };
-    char root[2 * ROOT_PATH_MAX], bundle[ROOT_PATH_MAX];
+    char root[2 * ROOT_PATH_MAX];
     auto_buf state = { 0 };
     int r =
         read_all(state_fd, HOOK_STATE_MAX, "the container state on standard input", &state, err);
-    if (r < 0)
-        return r;
-    r = jsonscan_text(buf_view(&state), state_root, root, ROOT_PATH_MAX, err);
-    if (r == -ERR_NOT_FOUND) {
-        r = jsonscan_text(buf_view(&state), state_bundle, bundle, sizeof bundle, err);
-        if (r == 0)
-            r = root_from_config(bundle, root, sizeof root, err);
-    }
+    if (r == 0)
+        r = find_root(buf_view(&state), root, err);
     if (r < 0)
         return error_wrap(err, "container state");
-    if (root[0] != '/')
-        return error_set(err, ERR_INVALID, 0,
-                         "container state: the root \"%s\" is not an absolute path", root);
     int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return error_errno(err, errno, "open the container's root %s", root);

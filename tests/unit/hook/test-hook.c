@@ -261,6 +261,9 @@ static void state_tells_the_root(void **state)
         { "[]%.0s", false },
         { "{\"bundle\":7}%.0s", false },
         { "{\"root\":\"relative\"}%.0s", false },
+        { "{\"root\":\"root\",\"bundle\":\"%s\"}", true }, /* as crun tells it */
+        { "{\"root\":\"root\",\"bundle\":\"tmp\"}%.0s", false },
+        { "{\"root\":\"\",\"bundle\":\"\"}%.0s", false },
     };
     place_shell(
         "echo '{\"process\":{\"args\":[\"root\"]},\"root\":{\"readonly\":true,\"path\":\"root\"}}' "
