@@ -113,6 +113,8 @@ class ExactlyOnce(LabCase):
             # The five gpus with shares on them are not offered whole; the three whole ones stay what they are.
             self.kubelet.wait(GPU, capacity=8, allocatable=3, seconds=20)
             self.assertIn("Available: 0", self.kubelet.refusal("whole-more", GPU))
+            # A pod that ends before the agent saw it run keeps its gpu back for two minutes.
+            until(20, "the agent has seen every share run", lambda: "not confirmed" not in str(self.lab.status()["notOffered"]), 0.2)
             for i in range(20):
                 self.kubelet.end_pod(f"share{i}")
             self.kubelet.wait(GPU, allocatable=8, seconds=30)
