@@ -300,6 +300,9 @@ static void plan_recheck(struct gpu_worker *w, const struct survey *s, bool rest
     }
     if (restart && s->driver != DRIVER_OK)
         end_process(w, false);
+    if (timer_pending(
+            &w->retry)) /* surveys that others ask for must not put it off again and again */
+        return;
     timer_set(&w->retry, w->recheck_ms);
     w->recheck_ms = twice(w->recheck_ms, w->config.restart_max_ms);
 }
