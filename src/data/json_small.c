@@ -19,12 +19,15 @@ struct reader {
     /* Columns count characters: `column` is that of `counted`, a place on this line. */
     const char *line_start, *counted;
     uint32_t line, column;
+    bool ascii; /* all of the document: a column is a difference of pointers then */
     size_t nodes;
     struct error *err;
 };
 
 static uint32_t column(struct reader *r, const char *at)
 {
+    if (r->ascii)
+        return (uint32_t)(at - r->line_start) + 1;
     if (r->counted < r->line_start || r->counted > at) {
         r->counted = r->line_start;
         r->column = 1;
@@ -143,9 +146,25 @@ static const char *text_end(const struct reader *r)
     return NULL;
 }
 
+/* How many characters follow that stand for themselves and take one byte. */
+static size_t plain(const char *p, const char *end)
+{
+    size_t n = 0;
+    while (p + n < end && (unsigned char)p[n] >= 0x20 && (unsigned char)p[n] < 0x80 &&
+           p[n] != '"' && p[n] != '\\')
+        n++;
+    return n;
+}
+
 static int take_text(struct reader *r, struct str *ret)
 {
     r->p++;
+    size_t simple = plain(r->p, r->end);
+    if (r->p + simple < r->end && r->p[simple] == '"') {
+        *ret = (struct str){ arena_strdup(r->arena, (struct str){ r->p, simple }), simple };
+        r->p += simple + 1;
+        return ret->p ? 0 : too_large(r);
+    }
     const char *start = r->p, *end = text_end(r);
     if (!end)
         return invalid(r, start - 1, "a text without an end");
@@ -385,6 +404,14 @@ static int take_value(struct reader *r, size_t depth, struct value *to)
     return c == '-' || (c >= '0' && c <= '9') ? take_number(r, to) : take_word(r, to);
 }
 
+static bool only_ascii(struct str text)
+{
+    unsigned char all = 0;
+    for (size_t i = 0; i < text.n; i++)
+        all |= (unsigned char)text.p[i];
+    return all < 0x80;
+}
+
 int json_parse(struct arena *a, struct str text, const char *name, const struct doc_limits *limits,
                struct value **ret, struct error *err)
 {
@@ -397,6 +424,7 @@ int json_parse(struct arena *a, struct str text, const char *name, const struct 
                         .counted = text.p,
                         .line = 1,
                         .column = 1,
+                        .ascii = only_ascii(text),
                         .err = err };
     if (text.n > r.limits->bytes)
         return error_set(err, ERR_LIMIT, 0, "%s: %zu bytes, at most %zu are accepted", name, text.n,

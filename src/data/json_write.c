@@ -67,11 +67,26 @@ void jw_end(struct json_writer *w)
     buf_ch(w->out, w->in_map & bit ? '}' : ']');
 }
 
+/* How many bytes at the start stand for themselves. */
+static size_t as_they_are(struct str s)
+{
+    size_t n = 0;
+    while (n < s.n && s.p[n] >= 0x20 && s.p[n] < 0x7F && s.p[n] != '"' && s.p[n] != '\\')
+        n++;
+    return n;
+}
+
 static void quoted(struct buf *out, struct str s)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
     buf_ch(out, '"');
     while (s.n) {
+        size_t run = as_they_are(s);
+        buf_add(out, s.p, run);
+        s.p += run;
+        s.n -= run;
+        if (!s.n)
+            break;
         unsigned char c = (unsigned char)s.p[0];
         const char *special = c ? strchr(plain, c) : NULL;
         size_t n = str_utf8(s);

@@ -262,7 +262,7 @@ static int list_into(struct arena *a, DIR *dir, bool (*want)(const char *), size
     for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
         if (++seen > ROOT_LIST_MAX)
             return too_many(ROOT_LIST_MAX, err);
-        if (!want(e->d_name))
+        if (e->d_type == DT_LNK || !want(e->d_name))
             continue;
         if (*n == max)
             return too_many(max, err);
@@ -312,19 +312,16 @@ static int enter(int rootfd, int dirfd, const char *so_far, const char *name, in
     return root_open(rootfd, so_far, O_RDONLY | O_DIRECTORY, 0, ret_fd, err);
 }
 
-int root_open_parent(int rootfd, const char *path, int *ret_fd, char ret_name[256],
-                     struct error *err)
+/* Cuts the last name off a path; the names before it are checked on the way. */
+static int split(const char *path, char parent[ROOT_PATH_MAX], char name[256], struct error *err)
 {
-    char so_far[ROOT_PATH_MAX] = "";
+    struct str rest = str_of(path), last = { 0 };
     size_t used = 0;
-    struct str rest = str_of(path);
-    if (rest.n >= sizeof so_far - 1)
+    if (rest.n >= ROOT_PATH_MAX - 1)
         return error_set(err, ERR_LIMIT, 0, "path of %zu bytes in the container, at most %d",
                          rest.n, ROOT_PATH_MAX - 2);
-    auto_close int dirfd = -1;
-    struct str name = { 0 };
-    int r = root_open(rootfd, "/", O_RDONLY | O_DIRECTORY, 0, &dirfd, err);
-    while (r == 0 && rest.p) {
+    parent[0] = '\0';
+    while (rest.p) {
         struct str part = str_cut(&rest, '/');
         if (!part.n || str_is(part, "."))
             continue;
@@ -332,24 +329,49 @@ int root_open_parent(int rootfd, const char *path, int *ret_fd, char ret_name[25
             return error_set(
                 err, ERR_INVALID, 0,
                 "path %s in the container: \"..\" and names over 255 bytes are not taken", path);
-        if (name.n) {
-            char before[256];
-            memcpy(before, name.p, name.n);
-            before[name.n] = '\0';
-            used += (size_t)snprintf(so_far + used, sizeof so_far - used, "/%s", before);
-            int next = -1;
-            r = enter(rootfd, dirfd, so_far, before, &next, err);
-            close(dirfd);
-            dirfd = next;
-        }
-        name = part;
+        if (last.n)
+            used += (size_t)snprintf(parent + used, ROOT_PATH_MAX - used, "/%.*s", STR_FMT(last));
+        last = part;
     }
+    if (!last.n)
+        return error_set(err, ERR_INVALID, 0, "path %s in the container has no last name", path);
+    memcpy(name, last.p, last.n);
+    name[last.n] = '\0';
+    return 0;
+}
+
+/* Makes what is missing of a directory's path, from the root on. */
+static int make_dirs(int rootfd, const char *path, int *ret_fd, struct error *err)
+{
+    char so_far[ROOT_PATH_MAX] = "", name[256];
+    size_t used = 0;
+    struct str rest = str_of(path + 1);
+    auto_close int dirfd = -1;
+    int r = root_open(rootfd, "/", O_RDONLY | O_DIRECTORY, 0, &dirfd, err);
+    while (r == 0 && rest.p) {
+        struct str part = str_cut(&rest, '/');
+        snprintf(name, sizeof name, "%.*s", STR_FMT(part));
+        used += (size_t)snprintf(so_far + used, sizeof so_far - used, "/%s", name);
+        int next = -1;
+        r = enter(rootfd, dirfd, so_far, name, &next, err);
+        close(dirfd);
+        dirfd = next;
+    }
+    if (r == 0)
+        *ret_fd = steal_fd(&dirfd);
+    return r;
+}
+
+int root_open_parent(int rootfd, const char *path, int *ret_fd, char ret_name[256],
+                     struct error *err)
+{
+    char parent[ROOT_PATH_MAX];
+    struct error absent;
+    int r = split(path, parent, ret_name, err);
     if (r < 0)
         return r;
-    if (!name.n)
-        return error_set(err, ERR_INVALID, 0, "path %s in the container has no last name", path);
-    memcpy(ret_name, name.p, name.n);
-    ret_name[name.n] = '\0';
-    *ret_fd = steal_fd(&dirfd);
-    return 0;
+    r = root_open(rootfd, parent[0] ? parent : "/", O_RDONLY | O_DIRECTORY, 0, ret_fd, &absent);
+    return r == -ERR_NOT_FOUND ? make_dirs(rootfd, parent, ret_fd, err)
+           : r < 0             ? error_set(err, absent.code, absent.sys, "%s", absent.text)
+                               : 0;
 }
