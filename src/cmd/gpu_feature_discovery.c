@@ -384,9 +384,6 @@ static int begin(struct gfd *g, struct error *err)
         .note = worker_note,
     };
     int r = gpu_worker_new(g->loop, &worker, &g->worker, err);
-    if (r == 0)
-        r = watch_file(g, opts_text(&g->opts, "config-file"), config_changed, &g->config_watch,
-                       err);
     auto_free char *dir = dir_name(g->config->gfd.output_file);
     if (g->config->gfd.output_file[0])
         (void)!dir_make(dir, 0755, NULL); /* what is wrong is told when the file is written */
@@ -400,7 +397,6 @@ static void halt(struct gfd *g)
     timer_stop(&g->look_timer);
     timer_stop(&g->write_timer);
     gpu_worker_free(steal(g->worker));
-    dirwatch_free(steal(g->config_watch));
     dirwatch_free(steal(g->output_watch));
 }
 
@@ -466,10 +462,15 @@ static int serve(struct gfd *g, struct error *err)
     timer_init(&g->write_timer, g->loop, relabel, g);
     timer_init(&g->look_timer, g->loop, look_again, g);
     r = watch_signals(g, err);
+    /* It stays over every reload, so that no change is missed while one is under way. */
+    if (r == 0)
+        r = watch_file(g, opts_text(&g->opts, "config-file"), config_changed, &g->config_watch,
+                       err);
     if (r == 0)
         r = begin(g, err);
     int code = r == 0 ? loop_run(g->loop) : 1;
     halt(g);
+    dirwatch_free(steal(g->config_watch));
     timer_done(&g->reload_timer);
     timer_done(&g->write_timer);
     timer_done(&g->look_timer);
