@@ -87,7 +87,7 @@ int runtime_request_read(struct arena *a, const struct value *oci, const struct 
                          struct runtime_request *ret, struct error *err) must_check;
 bool runtime_request_empty(const struct runtime_request *q);
 
-/* ---- resolve.c, inject.c ---- */
+/* ---- resolve.c, merge.c, bundle.c ---- */
 
 struct cdi_registry;
 /* The CDI names of what is asked for, in a stable order. ERR_NOT_FOUND: an id that no file defines;
@@ -101,6 +101,11 @@ struct runtime_outcome {
     bool written;
     char text[400]; /* what was done, one line for the log; "" when there is nothing to say */
 };
+/* What becomes of a config.json: the changed text in `out`, which stays empty when the container
+ * asks for nothing. `name` is for messages; the rest as runtime_prepare. */
+int runtime_merge(struct str text, const char *name, const struct runtime_config *c,
+                  const struct error *why_config, const char *root, struct buf *out,
+                  struct runtime_outcome *ret, struct error *err) must_check;
 /* Prepares the bundle in `bundle`: reads <bundle>/<config_name> and writes it anew (same owner and
  * mode, atomically) when the container asks for GPUs. On an error nothing was written. `root`:
  * where the host's device nodes are seen, "" on the host itself. A config file that is not there is

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bundle: config.json read, changed, and written in one step or not at all. */
-#include <errno.h>
-#include <fcntl.h>
+/* A container's config with what its CDI devices do to it. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -16,69 +10,6 @@
 #include "runtime/runtime.h"
 
 enum { ARENA_MAX = 512 * 1024 * 1024 };
-
-/* ---- reading ---- */
-
-struct bundle {
-    const char *path, *name;
-    int dirfd;
-    struct stat st;
-    char *text;
-    size_t n;
-};
-
-static void bundle_done(struct bundle *b)
-{
-    if (b->dirfd >= 0)
-        close(b->dirfd);
-    free(b->text);
-}
-
-static int read_text(struct bundle *b, int fd, struct error *err)
-{
-    size_t size = (size_t)b->st.st_size;
-    b->text = try_alloc(size + 1);
-    if (!b->text)
-        return error_set(err, ERR_LIMIT, 0, "no memory for %zu bytes of %s/%s", size, b->path,
-                         b->name);
-    while (b->n < size) {
-        ssize_t got = read(fd, b->text + b->n, size - b->n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return error_errno(err, errno, "read %s/%s", b->path, b->name);
-        if (got == 0)
-            break;
-        b->n += (size_t)got;
-    }
-    return 0;
-}
-
-/* *ret_there is false when there is nothing that could be read: the real runtime says so. */
-static int bundle_read(struct bundle *b, bool *ret_there, struct error *err)
-{
-    *ret_there = false;
-    b->dirfd = open(b->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (b->dirfd < 0)
-        return 0;
-    auto_close int fd =
-        openat(b->dirfd, b->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0 && errno == ELOOP)
-        return error_set(err, ERR_INVALID, 0, "%s/%s is a link, expected a file", b->path, b->name);
-    if (fd < 0)
-        return 0;
-    if (fstat(fd, &b->st) < 0)
-        return error_errno(err, errno, "stat %s/%s", b->path, b->name);
-    if (!S_ISREG(b->st.st_mode))
-        return error_set(err, ERR_INVALID, 0, "%s/%s is no regular file", b->path, b->name);
-    if (b->st.st_size > RUNTIME_CONFIG_MAX)
-        return error_set(err, ERR_LIMIT, 0, "%s/%s has %lld bytes, at most %d are read", b->path,
-                         b->name, (long long)b->st.st_size, RUNTIME_CONFIG_MAX);
-    *ret_there = true;
-    return read_text(b, fd, err);
-}
-
-/* ---- changing ---- */
 
 static bool same(const struct value *a, const struct value *b)
 {
@@ -237,86 +168,37 @@ static int inject(struct arena *a, struct value *oci, const struct runtime_reque
     return r < 0 ? error_set(err, why.code, why.sys, "%s", why.text) : 0;
 }
 
-/* ---- writing ---- */
-
-static int write_all(int fd, struct str text)
+static int change(struct arena *a, struct value *oci, const struct runtime_request *q,
+                  const struct runtime_config *c, const char *root, struct buf *out,
+                  struct runtime_outcome *outcome, struct error *err)
 {
-    while (text.n) {
-        ssize_t n = write(fd, text.p, text.n);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        text.p += n;
-        text.n -= (size_t)n;
-    }
-    return 0;
-}
-
-/* The bundle lies on a file system in memory and is made anew after a crash: no fsync. */
-static int bundle_write(const struct bundle *b, struct str text, struct error *err)
-{
-    char temp[64];
-    uint64_t salt;
-    if (getrandom(&salt, sizeof salt, 0) != (ssize_t)sizeof salt)
-        return error_errno(err, errno, "get random bytes");
-    snprintf(temp, sizeof temp, ".config.%016llx", (unsigned long long)salt);
-    auto_close int fd =
-        openat(b->dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return error_errno(err, errno, "make %s/%s", b->path, temp);
-    int r = write_all(fd, text);
-    if (r == 0 && fchown(fd, b->st.st_uid, b->st.st_gid) < 0 &&
-        (b->st.st_uid != geteuid() || b->st.st_gid != getegid()))
-        r = -errno;
-    if (r == 0 && fchmod(fd, b->st.st_mode & 07777) < 0)
-        r = -errno;
-    if (r == 0 && renameat(b->dirfd, temp, b->dirfd, b->name) < 0)
-        r = -errno;
-    if (r == 0)
-        return 0;
-    unlinkat(b->dirfd, temp, 0);
-    return error_errno(err, -r, "write %s/%s", b->path, b->name);
-}
-
-static int change(struct arena *a, const struct bundle *b, struct value *oci,
-                  const struct runtime_request *q, const struct runtime_config *c, const char *root,
-                  struct runtime_outcome *out, struct error *err)
-{
-    auto_buf text;
     struct json_writer w;
     struct cdi_registry *registry = NULL;
-    buf_init(&text, RUNTIME_CONFIG_MAX);
-    int r = inject(a, oci, q, c, root, out, &registry, err);
+    int r = inject(a, oci, q, c, root, outcome, &registry, err);
     if (r == 0) {
-        jw_init(&w, &text, 0);
+        jw_init(&w, out, 0);
         jw_value(&w, oci);
     }
     cdi_registry_free(registry); /* what was applied borrows its texts until here */
-    if (r == 0)
-        r = buf_check(&text, "the container's changed config.json", err);
-    if (r == 0)
-        r = bundle_write(b, buf_view(&text), err);
-    out->written = r == 0;
-    return r;
+    return r < 0 ? r : buf_check(out, "the container's changed config.json", err);
 }
 
-static int look(const struct bundle *b, const struct runtime_config *c,
-                const struct error *why_config, const char *root, struct runtime_outcome *out,
-                struct error *err)
+int runtime_merge(struct str text, const char *name, const struct runtime_config *c,
+                  const struct error *why_config, const char *root, struct buf *out,
+                  struct runtime_outcome *ret, struct error *err)
 {
     static const struct doc_limits limits = { RUNTIME_CONFIG_MAX, 64, 2000000 };
     auto_arena arena;
     struct value *oci;
     struct runtime_request q;
     arena_init(&arena, ARENA_MAX);
-    int r = json_parse(&arena, (struct str){ b->text, b->n }, b->name, &limits, &oci, err);
+    int r = json_parse(&arena, text, name, &limits, &oci, err);
     if (r == 0)
         r = runtime_request_read(&arena, oci, c, &q, err);
     if (r < 0)
-        return error_wrap(err, "bundle %s", b->path);
+        return r;
     if (q.refused)
-        snprintf(out->text, sizeof out->text,
+        snprintf(ret->text, sizeof ret->text,
                  "%s is ignored: the container is not privileged, and "
                  "accept-nvidia-visible-devices-envvar-when-unprivileged is false",
                  q.source);
@@ -324,19 +206,5 @@ static int look(const struct bundle *b, const struct runtime_config *c,
         return 0;
     if (why_config)
         return error_set(err, why_config->code, why_config->sys, "%s", why_config->text);
-    return change(&arena, b, oci, &q, c, root, out, err);
-}
-
-int runtime_prepare(const char *bundle, const char *config_name, const struct runtime_config *c,
-                    const struct error *why_config, const char *root, struct runtime_outcome *ret,
-                    struct error *err)
-{
-    struct bundle b = { .path = bundle, .name = config_name, .dirfd = -1 };
-    bool there = false;
-    *ret = (struct runtime_outcome){ 0 };
-    int r = bundle_read(&b, &there, err);
-    if (r == 0 && there && runtime_may_ask((struct str){ b.text, b.n }, c))
-        r = look(&b, c, why_config, root, ret, err);
-    bundle_done(&b);
-    return r;
+    return change(&arena, oci, &q, c, root, out, ret, err);
 }
