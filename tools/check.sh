@@ -23,7 +23,7 @@ run() {
     shift
     out=$(mktemp)
     echo "== $what"
-    timeout -k 10 600 "$@" 2>&1 </dev/null | tee "$out"
+    timeout -k 10 1200 "$@" 2>&1 </dev/null | tee "$out"
     rc=${PIPESTATUS[0]}
     local last
     last=$(tail -n 1 "$out")
