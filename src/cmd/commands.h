@@ -3,7 +3,7 @@
 /*
  * src/cmd: one file for each subcommand, exporting one const struct command; main.c picks by
  * argv[0] and argv[1]. Not here: anything that a second command could want. may use: base io data
- * wire gpu spec kubeletapi node cdi kubelet report sim agent
+ * wire gpu spec kubeletapi node cdi runtime kubelet report sim agent
  */
 #include "base/opt.h"
 
@@ -21,6 +21,7 @@ extern const struct command cmd_gpu_worker; /* hidden: summary NULL */
 extern const struct command cmd_help;
 extern const struct command cmd_labels;
 extern const struct command cmd_nvidia_device_plugin;
+extern const struct command cmd_runtime_configure;
 extern const struct command cmd_sim_create;
 extern const struct command cmd_sim_kubelet;
 extern const struct command cmd_sim_set;

@@ -22,6 +22,7 @@ const struct command *const commands[] = {
     &cmd_cdi_apply,
     &cmd_driver_release,
     &cmd_driver_acquire,
+    &cmd_runtime_configure,
     &cmd_sim_create,
     &cmd_sim_set,
     &cmd_sim_show,

@@ -339,6 +339,58 @@ class HostileImages(unittest.TestCase):
             self.assertEqual(pathlib.Path("/proc/self/mountinfo").read_text().count("\n"), before, propagation)
 
 
+class Configure(unittest.TestCase):
+    """mete runtime configure."""
+
+    SITE = ("version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\nsandbox_image = \"registry.local/pause:1\"\n"
+            "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\nruntime_type = \"io.containerd.runc.v2\"\n"
+            "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\nSystemdCgroup = true\n")
+
+    def setUp(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="mete-configure-"))
+        self.addCleanup(shutil.rmtree, self.dir, True)
+        self.config, self.drop_in = self.dir / "config.toml", self.dir / "conf.d/zz-mete-nvidia.toml"
+        self.config.write_text(self.SITE)
+
+    def mete(self, *args, code=0):
+        r = subprocess.run([BUILD / "src/cmd/mete", "runtime", "configure", "--config", self.config, "--drop-in-dir", self.dir / "conf.d",
+                            "--runtime-path", RUNTIME, *args], capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual(r.returncode, code, r.stderr)
+        return r.stdout + r.stderr
+
+    def test_shown_written_taken_back(self):
+        shown = self.mete("--dry-run", "--cdi")
+        self.assertIn("+enable_cdi = true", shown)
+        self.assertIn(f"+BinaryName = \"{RUNTIME}\"", shown)
+        self.assertIn(f"+imports = [\"{self.dir}/conf.d/*.toml\"]", shown)
+        self.assertIn("nothing was written (--dry-run)", shown)
+        self.assertEqual([p.name for p in self.dir.iterdir()], ["config.toml"])
+        self.assertIn("systemctl restart containerd", self.mete())
+        self.assertIn("nothing to change", self.mete())
+        self.assertIn("(removed)", self.mete("--undo"))
+        self.assertEqual(self.config.read_text(), self.SITE)
+        self.assertFalse(self.drop_in.exists())
+        self.assertIn("nothing to change", self.mete("--undo"))
+
+    def test_refused(self):
+        for args, says in ((["--runtime", "docker"], "docker"), (["--engine-version", "x"], "expected a version"),
+                           (["--runtime-path", "/nowhere"], "/nowhere is no program on this host"), (["--drop-in-dir", "x"], "from the root")):
+            out = subprocess.run([BUILD / "src/cmd/mete", "runtime", "configure", "--config", self.config, *args], capture_output=True,
+                                 text=True, timeout=30, check=False)
+            self.assertNotEqual(out.returncode, 0)
+            self.assertIn(says, out.stderr)
+        self.config.write_text("disabled_plugins = [\"cri\"]\n")
+        self.assertIn("kubelet cannot use this containerd", self.mete(code=4))
+
+    @unittest.skipUnless(shutil.which("containerd"), "needs containerd")
+    def test_containerd_itself_reads_it(self):
+        self.mete("--set-as-default")
+        dump = sh("containerd", "--config", self.config, "config", "dump")
+        for line in ("registry.local/pause:1", f'BinaryName = "{RUNTIME}"', 'default_runtime_name = "nvidia"'):
+            self.assertIn(line, dump.replace("'", '"'))
+        self.assertEqual(dump.count("SystemdCgroup = true"), 2)
+
+
 class HookProgram(unittest.TestCase):
     def call(self, *args, state=None, **options):
         return subprocess.run([HOOK, *args], input=state or "{}", capture_output=True, text=True, timeout=20, check=False, **options)
