@@ -1,21 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as pod-resources' answer, merged into what a checkpoint told. */
+/* Any bytes as pod-resources' answers: who has what, merged into what a checkpoint told, and how
+ * much there is. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "kubeletapi/allocatable.h"
 #include "kubeletapi/inuse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
 static const char checkpoint[] =
     "{\"Data\":{\"PodDeviceEntries\":["
-    "{\"PodUID\":\"1\",\"ContainerName\":\"main\",\"ResourceName\":\"r\",\"DeviceIDs\":[\"a\"]},"
-    "{\"PodUID\":\"2\",\"ContainerName\":\"main\",\"ResourceName\":\"r\",\"DeviceIDs\":[\"a\","
+    "{\"PodUID\":\"1\",\"ContainerName\":\"main\",\"ResourceName\":\"r\",\"DeviceIDs\":[\"GPU-a\"]},"
+    "{\"PodUID\":\"2\",\"ContainerName\":\"main\",\"ResourceName\":\"r\",\"DeviceIDs\":[\"GPU-a\","
     "\"b\"]}]}}";
+
+static void count(const uint8_t *p, size_t n)
+{
+    struct error err = { 0 };
+    auto_arena arena;
+    struct allocatable_count *counts;
+    size_t n_counts, devices = 0;
+    arena_init(&arena, 1024 * 1024);
+    int r = allocatable_parse((struct str){ (const char *)p, n }, &arena, &counts, &n_counts, &err);
+    if (r < 0 && !err.text[0])
+        abort();
+    for (size_t i = 0; r == 0 && i < n_counts; i++)
+        devices += counts[i].n + (strlen(counts[i].resource) == n + 1);
+    if (devices > n)
+        abort();
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
+    count(p, n);
     size_t sum = 0;
     struct error err = { 0 };
     auto_arena scratch, notes;
