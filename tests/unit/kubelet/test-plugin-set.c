@@ -438,6 +438,11 @@ static bool registered_again(struct scene *s)
     return s->kubelet.registrations >= 2 && s->kubelet.lists >= 2;
 }
 
+static bool refused_for_good(struct scene *s)
+{
+    return s->permanent > 0;
+}
+
 /* B-099: the stream ends, kubelet.sock stays. */
 static void test_stream_lost(void **state)
 {
@@ -449,6 +454,32 @@ static void test_stream_lost(void **state)
     hang_up(&s.kubelet);
     wait_for(&s, registered_again);
     assert_true(status_of(&s).stream_open);
+    scene_done(&s);
+}
+
+/* B-099: everything is open and well, and kubelet has lost our devices all the same. */
+static void test_register_again(void **state)
+{
+    struct scene s;
+    scene_init(&s, "a100");
+    kubelet_start(&s.kubelet);
+    scene_start(&s);
+    wait_for(&s, listed);
+    plugin_set_register_again(s.set, "nvidia.com/no-such");
+    assert_false(reached(&s, registered_again, 100));
+    plugin_set_register_again(s.set, "nvidia.com/gpu");
+    plugin_set_register_again(s.set, "nvidia.com/gpu"); /* at it already */
+    wait_for(&s, registered_again);
+    assert_int_equal(s.kubelet.registrations, 2);
+    assert_true(status_of(&s).stream_open);
+    assert_int_equal(s.failures, 0);
+    kubelet_stop(&s.kubelet);
+    s.kubelet.mood = REFUSE_VERSION; /* then not even when asked */
+    kubelet_start(&s.kubelet);
+    wait_for(&s, refused_for_good);
+    plugin_set_register_again(s.set, "nvidia.com/gpu");
+    assert_false(reached(&s, never, 100));
+    assert_int_equal(s.kubelet.registrations, 3);
     scene_done(&s);
 }
 
@@ -476,11 +507,6 @@ static void test_socket_deleted(void **state)
     assert_int_equal(unlink(path), 0);
     wait_for(&s, registered_again);
     scene_done(&s);
-}
-
-static bool refused_for_good(struct scene *s)
-{
-    return s->permanent > 0;
 }
 
 /* B-103: a version that kubelet does not take. */
@@ -836,6 +862,7 @@ int main(void)
         cmocka_unit_test(test_fifty_restarts),
         cmocka_unit_test(test_name_before_listener),
         cmocka_unit_test(test_stream_lost),
+        cmocka_unit_test(test_register_again),
         cmocka_unit_test(test_socket_deleted),
         cmocka_unit_test(test_version_refused),
         cmocka_unit_test(test_refused_once),
