@@ -126,7 +126,7 @@ class AgentKilled(FaultCase):
         self.assertTrue(self.scenario(self.fault(f"count {counted}", "ledger.json")))
         self.recover()
         total = counted.stat().st_size
-        self.assertGreaterEqual(total, 12)
+        self.assertGreaterEqual(total, 5)  # one write of the file at the least; the more the scenario gets done, the more
         deaths = 0
         for when in ("before", "after"):
             for k in range(1, total + 1):
