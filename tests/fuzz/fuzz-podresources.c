@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
 static const char checkpoint[] =
     "{\"Data\":{\"PodDeviceEntries\":["
-    "{\"PodUID\":\"1\",\"ContainerName\":\"main\",\"ResourceName\":\"r\",\"DeviceIDs\":[\"GPU-a\"]},"
+    "{\"PodUID\":\"1\",\"ContainerName\":\"main\",\"ResourceName\":\"r\",\"DeviceIDs\":[\"GPU-a\"]}"
+    ","
     "{\"PodUID\":\"2\",\"ContainerName\":\"main\",\"ResourceName\":\"r\",\"DeviceIDs\":[\"GPU-a\","
     "\"b\"]}]}}";
 
