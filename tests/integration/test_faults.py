@@ -61,12 +61,13 @@ class AgentKilled(FaultCase):
         finally:
             storm.stop()
         self.audit()
-        self.assertGreater(admitted, 3, "the storm left no room for a single pod")
+        self.assertGreater(admitted, 0, "the storm left no room for a single pod")
         for pod in list(self.held):
             self.end(pod)
         self.lab.set("gpu", "all", "reset")
         self.write_config(PLAIN)
-        self.settles(seconds=40)
+        # A grant that kubelet never confirmed, as of a pod that ended at once, counts as in use for 120 s (docs/formats.md).
+        self.settles(seconds=150)
 
     def test_under_an_admission(self):
         """Killed while kubelet waits for Allocate: the pod has a gpu or none, and the next one is another."""
