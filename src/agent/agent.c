@@ -490,6 +490,7 @@ static void resolve_paths(struct agent *a)
                                                            : x_strdup(socket->text);
     a->cdi_dir = x_strdup(opts_text(&a->opts, "cdi-dir"));
     a->state_dir = x_strdup(opts_text(&a->opts, "state-dir"));
+    a->runtime_cdi = opts_bool(&a->opts, "runtime-cdi");
 }
 
 static int set_up(struct agent *a, struct error *err)
@@ -528,7 +529,9 @@ static int set_up(struct agent *a, struct error *err)
         .state = worker_state,
         .note = worker_note,
     };
-    r = watch_signals(a, err);
+    r = agent_install(a, err);
+    if (r == 0)
+        r = watch_signals(a, err);
     if (r == 0)
         r = health_new(a->config, &a->health, err);
     if (r == 0)
@@ -585,6 +588,7 @@ static void tear_down(struct agent *a)
     free(a->kubelet_socket);
     free(a->pod_resources);
     free(a->cdi_dir);
+    free(a->hook_path);
     free(a->state_dir);
     free(a->health_text);
     free(a->disagreed);

@@ -47,6 +47,22 @@
           .deflt = "/var/run/cdi",                                                                 \
           .group = "Paths",                                                                        \
           .help = "where CDI files are written" },                                                 \
+        { .name = "runtime-cdi",                                                                   \
+          .type = OPT_BOOL,                                                                        \
+          .env = { "METE_RUNTIME_CDI" },                                                           \
+          .config_key = "agent.runtimeCDI",                                                        \
+          .deflt = "false",                                                                        \
+          .group = "Container runtime",                                                            \
+          .help = "write a CDI file of kind nvidia.com/gpu for mete-runtime, under any device "    \
+                  "list strategy; not while another file has that kind" },                         \
+        { .name = "install-dir",                                                                   \
+          .type = OPT_STRING,                                                                      \
+          .env = { "METE_INSTALL_DIR" },                                                           \
+          .config_key = "agent.installDir",                                                        \
+          .value_name = "DIR",                                                                     \
+          .group = "Container runtime",                                                            \
+          .help = "install mete-hook and mete-runtime in this folder of the host, which this "     \
+                  "process sees under the same path; empty: do not" },                             \
         { .name = "node-name",                                                                     \
           .type = OPT_STRING,                                                                      \
           .env = { "NODE_NAME" },                                                                  \

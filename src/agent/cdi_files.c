@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cdi/cdi.h"
+#include "cdi/registry.h"
 
 enum {
     FILE_MAX = 4 * 1024 * 1024,
@@ -22,7 +24,20 @@ enum {
     POLL_MS = 10000,    /* where inotify is not to be had */
     RANDOM_DIGITS = 16, /* at the end of a temporary file's name */
 };
-static const char ours[] = "k8s.device-plugin.nvidia.com-";
+static const char ours[] = "k8s.device-plugin.nvidia.com-",
+                  plugin_gpus[] = "k8s.device-plugin.nvidia.com/gpu",
+                  runtime_kind[] = "nvidia.com/gpu",
+                  runtime_file[] = "mete-nvidia.com-gpu.json"; /* nobody else's name */
+
+static bool uses_cdi(const struct plugin_config *c)
+{
+    return c->list_strategies & (LIST_CDI_ANNOTATIONS | LIST_CDI_CRI);
+}
+
+bool agent_wants_cdi(const struct agent *a)
+{
+    return uses_cdi(a->config) || a->runtime_cdi;
+}
 
 /* ---- trouble, told once ---- */
 
@@ -50,8 +65,10 @@ static void settled(struct agent *a)
 static bool is_left_over(const char *name)
 {
     size_t n = strlen(name);
-    if (n < sizeof ours + RANDOM_DIGITS || name[0] != '.' ||
-        strncmp(name + 1, ours, sizeof ours - 1) != 0 || name[n - RANDOM_DIGITS - 1] != '.')
+    if (n < sizeof runtime_file + RANDOM_DIGITS || name[0] != '.' ||
+        (strncmp(name + 1, ours, sizeof ours - 1) != 0 &&
+         strncmp(name + 1, runtime_file, sizeof runtime_file - 1) != 0) ||
+        name[n - RANDOM_DIGITS - 1] != '.')
         return false;
     for (size_t i = n - RANDOM_DIGITS; i < n; i++)
         if (!isxdigit((unsigned char)name[i]))
@@ -72,7 +89,8 @@ static void sweep(const char *path)
 static void changed(void *arg, const char *name)
 {
     struct agent *a = arg;
-    if ((!name || strncmp(name, ours, sizeof ours - 1) == 0) && !timer_pending(&a->cdi_look))
+    bool about_us = !name || a->runtime_cdi || strncmp(name, ours, sizeof ours - 1) == 0;
+    if (about_us && !timer_pending(&a->cdi_look))
         timer_set(&a->cdi_look, LOOK_MS);
 }
 
@@ -145,16 +163,87 @@ static int write_file(struct agent *a, const char *name, struct str text, struct
     return 0;
 }
 
-static int write_spec(struct agent *a, struct arena *arena, const struct cdi_spec *spec,
-                      struct error *err)
+static int write_as(struct agent *a, const char *name, const struct cdi_spec *spec,
+                    struct error *err)
 {
     auto_buf text;
     buf_init(&text, FILE_MAX);
-    const char *name = cdi_file_name(arena, spec);
     if (!name)
         return error_set(err, ERR_LIMIT, 0, "CDI specs need more than %d bytes", ARENA_MAX);
     int r = cdi_encode(spec, &text, err);
     return r < 0 ? r : write_file(a, name, buf_view(&text), err);
+}
+
+/* ---- the kind that mete-runtime looks in first ---- */
+
+/* A file of somebody else with that kind: two definitions of one device would make it unusable for
+ * everybody. */
+static bool kind_elsewhere(const struct agent *a, char *ret_file, size_t size)
+{
+    auto_free char *etc_cdi = host_path(&a->host, "/etc/cdi");
+    const char *dirs[] = { etc_cdi, a->cdi_dir };
+    struct cdi_registry *r = NULL;
+    auto_arena arena;
+    struct findings ignored;
+    struct error err;
+    bool found = false;
+    arena_init(&arena, 1024 * 1024);
+    findings_init(&ignored, &arena, 1);
+    if (cdi_registry_load(dirs, ARRAY_LEN(dirs), &r, &ignored, &err) < 0)
+        return false;
+    for (size_t i = 0; i < r->n_files && !found; i++) {
+        const char *slash = strrchr(r->files[i], '/');
+        found = strcmp(value_text(value_get(r->docs[i], "kind"), ""), runtime_kind) == 0 &&
+                strcmp(slash ? slash + 1 : r->files[i], runtime_file) != 0;
+        if (found)
+            snprintf(ret_file, size, "%s", r->files[i]);
+    }
+    cdi_registry_free(r);
+    return found;
+}
+
+/* Takes our file of that kind away; no write is on its way. */
+static void drop_runtime_file(struct agent *a)
+{
+    struct cdi_file *f = find(a, runtime_file);
+    if (a->cdi_dirfd >= 0)
+        (void)unlinkat(a->cdi_dirfd, runtime_file, 0);
+    if (!f)
+        return;
+    free(f->name);
+    free(f->text);
+    *f = a->files[--a->n_files];
+}
+
+static void look_elsewhere(struct agent *a)
+{
+    char file[512];
+    bool now = a->runtime_cdi && kind_elsewhere(a, file, sizeof file);
+    if (now && !a->runtime_cdi_elsewhere)
+        log_warn("cdi.kind-elsewhere", KV("kind", runtime_kind), KV("file", file),
+                 KV("fix", "--runtime-cdi waits until that file is gone; mete-runtime uses that "
+                           "file, and k8s.device-plugin.nvidia.com/gpu for what it lacks"));
+    if (!now && a->runtime_cdi_elsewhere)
+        log_info("cdi.kind-ours-again", KV("kind", runtime_kind));
+    a->runtime_cdi_elsewhere = now;
+}
+
+/* The gpus under the plugin's kind for kubelet's CDI strategies, under the runtime's for
+ * mete-runtime; where somebody else has that one, under the plugin's for it too. */
+static int write_spec(struct agent *a, struct arena *arena, const struct cdi_spec *spec,
+                      struct error *err)
+{
+    bool gpus = strcmp(spec->kind, plugin_gpus) == 0;
+    bool for_runtime = gpus && a->runtime_cdi && !a->runtime_cdi_elsewhere;
+    int r = 0;
+    if (for_runtime) {
+        struct cdi_spec same = *spec;
+        same.kind = runtime_kind;
+        r = write_as(a, runtime_file, &same, err);
+    }
+    if (r == 0 && (uses_cdi(a->config) || !for_runtime))
+        r = write_as(a, cdi_file_name(arena, spec), spec, err);
+    return r;
 }
 
 /* What is on disk was made for this survey and this config: there is nothing to look for on the
@@ -182,11 +271,18 @@ void cdi_files_write(struct agent *a, const struct inventory *inv)
     auto_arena arena;
     arena_init(&arena, ARENA_MAX);
     struct cdi_spec *specs;
+    struct plugin_config config = *a->config; /* borrows all of it */
     size_t n;
     a->cdi_failed = false;
+    if (a->hook_path && opts_get(&a->opts, "nvidia-cdi-hook-path")->source == OPT_FROM_DEFAULT)
+        config.cdi_hook_path = a->hook_path;
     int r = open_dir(a, &err);
-    if (r == 0)
-        r = cdi_build(&arena, &a->host, inv->survey, a->config, &specs, &n, &err);
+    if (r == 0) {
+        look_elsewhere(a);
+        if (!a->runtime_cdi || a->runtime_cdi_elsewhere)
+            drop_runtime_file(a);
+        r = cdi_build(&arena, &a->host, inv->survey, &config, &specs, &n, &err);
+    }
     for (size_t i = 0; r == 0 && i < n; i++)
         r = write_spec(a, &arena, &specs[i], &err);
     if (r < 0)
@@ -210,6 +306,13 @@ static void look(void *arg)
     const struct cdi_file *lost = NULL;
     if (a->cdi_waiting > 0) {
         timer_set(&a->cdi_look, LOOK_MS);
+        return;
+    }
+    bool elsewhere = a->runtime_cdi_elsewhere;
+    look_elsewhere(a);
+    if (elsewhere != a->runtime_cdi_elsewhere) {
+        survey_unref(steal(a->cdi_survey)); /* the files are others now */
+        agent_changed(a);
         return;
     }
     for (size_t i = 0; i < a->n_files; i++) {

@@ -109,6 +109,8 @@ struct agent {
     struct told cdi_told, ledger_told, health_told;
     struct flood events, refusals;
     int64_t cdi_repaired_ns;
+    bool runtime_cdi, runtime_cdi_elsewhere; /* --runtime-cdi; somebody else has that kind */
+    char *hook_path;                         /* installed by --install-dir; NULL */
 
     char *health_text; /* as last handed to the disk thread */
     bool ledger_writing, health_writing;
@@ -159,6 +161,12 @@ void cdi_files_done(struct agent *a);
 /* Hands the files that this inventory needs, and that are not on disk so, to the disk thread;
  * agent_cdi_settled follows, perhaps from here. */
 void cdi_files_write(struct agent *a, const struct inventory *inv);
+
+/* Does anything need CDI files? */
+bool agent_wants_cdi(const struct agent *a);
+
+/* install.c: hook and runtime on the host, by --install-dir. */
+int agent_install(struct agent *a, struct error *err) must_check;
 
 /* reload.c */
 int config_load(const struct agent_setup *setup, struct opts *o, struct plugin_config **ret,

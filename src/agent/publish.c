@@ -9,11 +9,6 @@
 #include "base/mem.h"
 #include "cdi/cdi.h"
 
-static bool uses_cdi(const struct plugin_config *c)
-{
-    return c->list_strategies & (LIST_CDI_ANNOTATIONS | LIST_CDI_CRI);
-}
-
 static bool noted_before(const struct inventory *before, const struct finding *f)
 {
     for (size_t i = 0; before && i < before->notes.n; i++) {
@@ -248,7 +243,7 @@ static void publish(void *arg)
     inventory_free(a->next);
     a->next = inv;
     a->next_of = a->config_number;
-    if (!uses_cdi(a->config)) {
+    if (!agent_wants_cdi(a)) {
         hand_over(a);
         return;
     }

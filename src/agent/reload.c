@@ -86,8 +86,9 @@ void config_log(const struct opts *o, const struct plugin_config *c)
 
 /* Options that are fixed for the life of the process. */
 static const char *const fixed[] = {
-    "host-root",   "kubelet-dir", "kubelet-socket",       "state-dir",   "cdi-dir",
-    "driver-root", "dev-root",    "driver-root-ctr-path", "config-file", "label-file"
+    "host-root",   "kubelet-dir", "kubelet-socket", "state-dir",
+    "cdi-dir",     "driver-root", "dev-root",       "driver-root-ctr-path",
+    "config-file", "label-file",  "runtime-cdi",    "install-dir"
 };
 
 static void warn_fixed(const struct opts *old, const struct opts *new)
