@@ -23,4 +23,6 @@ mkdir -p "$out"
     "$mete" help --scdoc $name >"$out/$page.scd"
     scdoc <"$out/$page.scd" >"$out/$page.1"
 done
-scdoc <man/mete.1.scd >"$out/mete.1"
+for page in man/*.scd; do
+    scdoc <"$page" >"$out/$(basename "$page" .scd)"
+done
