@@ -111,7 +111,7 @@ class Flood(FaultCase):
         for t in threads:
             t.join(10)
         rate = sent[0] / took
-        self.assertGreater(rate, 200, "no flood")
+        self.assertGreater(rate, 100, "no flood")
         self.assertLess(used / took, 0.6)
         self.assertLess(len(self.agent.said().splitlines()), 150)
         self.assertIn("gpu.events-not-told", self.agent.said())
@@ -170,7 +170,7 @@ class Signals(FaultCase):
     def test_end_under_a_reload(self):
         for n in range(6):
             self.start(allocatable=None)
-            self.kubelet.wait(SHARED if n % 2 else GPU, capacity=32 if n % 2 else 8)
+            self.agent.wait_said("plugin.listed")
             self.write_config(PLAIN if n % 2 else TIME_SLICING)
             time.sleep(0.002 * n)
             self.agent.popen.send_signal(signal.SIGHUP)
