@@ -578,6 +578,7 @@ static void tear_down(struct agent *a)
             if (timers[i]->loop)
                 timer_done(timers[i]);
     }
+    block_signals(NULL); /* with the loop go their handlers: one more is no reason to die of it */
     standby_free(a->standby); /* the lock goes last: a successor may start now */
     ledger_free(a->ledger);
     health_free(a->health);

@@ -183,6 +183,16 @@ class Signals(FaultCase):
             self.agent.popen.send_signal(signo)
             self.assertEqual(self.agent.end(signo), 0)
 
+    def test_end_under_a_storm_of_signals(self):
+        """Told to end and to reload again and again until it is gone: exit code 0 all the same."""
+        for _ in range(5):
+            self.start()
+            end = time.monotonic() + 10
+            while self.agent.running() and time.monotonic() < end:
+                for signo in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+                    self.agent.popen.send_signal(signo)
+            self.assertEqual(self.agent.end(), 0)
+
     def test_end_with_a_hung_driver(self):
         """A worker that hangs does not hold up the end, and does not outlive it."""
         self.start()
