@@ -272,10 +272,13 @@ static void not_distinct(void *arg, const char *resource, const char *ids)
              KV("fix", "set sharing.requireDistinct to refuse such a grant"));
 }
 
+/* Kubelet writes it right after Allocate: read then, a grant is confirmed before its pod can be
+ * gone again. Missed, the gpu would be kept from every other form for minutes. */
 static void checkpoint_changed(void *arg, const char *name)
 {
     struct agent *a = arg;
-    if (agent_withholds(a) && (!name || strcmp(name, "kubelet_internal_checkpoint") == 0))
+    bool wanted = agent_withholds(a) || ledger_wants_facts(a->ledger);
+    if (wanted && (!name || strcmp(name, CHECKPOINT_FILE) == 0))
         agent_read_in_use(a);
 }
 

@@ -86,6 +86,16 @@ class AgentKilled(FaultCase):
             if len(self.held) > 5:
                 self.end(sorted(self.held)[0])
 
+    def test_pod_of_a_moment(self):
+        """Pods that live for a tenth of a second: their gpus are soon free for every form."""
+        self.start()
+        for n in range(8):
+            self.admit(f"p{n}")
+            time.sleep(0.1)
+            self.end(f"p{n}")
+        self.write_config(TIME_SLICING)
+        self.kubelet.wait(SHARED, allocatable=32, seconds=8)
+
     def scenario(self, env):
         """A whole grant, then shares, then a grant of a share: every kind of ledger write. True if the agent lived through it."""
         self.write_config(PLAIN)
