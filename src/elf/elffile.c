@@ -31,10 +31,13 @@ struct image {
     uint16_t machine, type;
     uint64_t ph_offset, sh_offset;
     uint16_t ph_size, ph_count, sh_size, sh_count, sh_names;
-    /* What was read last: headers and tables are read piece by piece. */
-    uint64_t window_at;
-    size_t window_n;
-    char window[4096];
+    /* Headers and tables are read piece by piece: the file's begin stays, beside what was read
+     * last. */
+    struct window {
+        uint64_t at;
+        size_t n;
+        char bytes[4096];
+    } begin, last;
 };
 
 static int cut_off(struct error *err, const char *what)
@@ -63,18 +66,19 @@ static int read_at(struct image *im, uint64_t at, void *p, size_t n, const char 
 {
     if (at > im->file_size || n > im->file_size - at)
         return cut_off(err, what);
-    if (n > sizeof im->window)
+    if (n > sizeof im->last.bytes)
         return read_file(im, at, p, n, what, err);
-    if (at < im->window_at || at + n > im->window_at + im->window_n) {
-        im->window_at = at;
-        im->window_n = (size_t)MIN((uint64_t)sizeof im->window, im->file_size - at);
-        int r = read_file(im, at, im->window, im->window_n, what, err);
+    struct window *w = at + n <= sizeof im->begin.bytes ? &im->begin : &im->last;
+    if (at < w->at || at + n > w->at + w->n) {
+        w->at = w == &im->begin ? 0 : at;
+        w->n = (size_t)MIN((uint64_t)sizeof w->bytes, im->file_size - w->at);
+        int r = read_file(im, w->at, w->bytes, w->n, what, err);
         if (r < 0) {
-            im->window_n = 0;
+            w->n = 0;
             return r;
         }
     }
-    memcpy(p, im->window + (at - im->window_at), n);
+    memcpy(p, w->bytes + (at - w->at), n);
     return 0;
 }
 
@@ -116,7 +120,10 @@ static int image_open(int fd, struct image *im, struct error *err)
         return error_errno(err, errno, "look at the ELF file");
     if (!S_ISREG(st.st_mode))
         return error_set(err, ERR_INVALID, 0, "not a regular file");
-    *im = (struct image){ .fd = fd, .file_size = (uint64_t)st.st_size };
+    im->fd = fd;
+    im->file_size = (uint64_t)st.st_size;
+    im->begin.n = im->last.n = 0;
+    im->begin.at = im->last.at = 0;
     int r = read_at(im, 0, u.ident, sizeof u.ident, "the identification", err);
     if (r < 0)
         return r;

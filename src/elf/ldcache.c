@@ -252,22 +252,41 @@ static bool alike(const struct ldcache_entry *a, const struct ldcache_entry *b)
     return compare_entries(a, b) == 0;
 }
 
-/* Sorting keeps equals in the given order by merging runs; so the first given survives. */
+static void merge(struct ldcache_entry *to, const struct ldcache_entry *e, size_t lo, size_t mid,
+                  size_t hi)
+{
+    size_t i = lo, j = mid, k = lo;
+    while (i < mid && j < hi)
+        to[k++] = compare_entries(&e[i], &e[j]) <= 0 ? e[i++] : e[j++];
+    while (i < mid)
+        to[k++] = e[i++];
+    while (j < hi)
+        to[k++] = e[j++];
+}
+
+/* Merges the runs that are there: mostly an image's cache, in order already, and what some folders
+ * add. Equals keep the given order, so the first given survives. */
 static bool sort_stable(struct ldcache_entry *e, size_t n)
 {
-    struct ldcache_entry *spare = try_alloc(n * sizeof *e);
-    if (!spare)
+    auto_free struct ldcache_entry *spare = try_alloc((n + 1) * sizeof *e);
+    auto_free uint32_t *starts = try_alloc((n + 2) * sizeof *starts);
+    size_t runs = 0;
+    if (!spare || !starts)
         return false;
-    for (size_t width = 1; width < n; width *= 2) {
-        for (size_t lo = 0; lo < n; lo += 2 * width) {
-            size_t mid = MIN(lo + width, n), hi = MIN(lo + 2 * width, n), i = lo, j = mid, k = lo;
-            while (k < hi)
-                spare[k++] =
-                    i < mid && (j >= hi || compare_entries(&e[i], &e[j]) <= 0) ? e[i++] : e[j++];
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || compare_entries(&e[i - 1], &e[i]) > 0)
+            starts[runs++] = (uint32_t)i;
+    starts[runs] = (uint32_t)n;
+    for (; runs > 1; runs = (runs + 1) / 2) {
+        for (size_t i = 0; i < runs; i += 2) {
+            size_t mid = starts[i + 1], hi = i + 2 <= runs ? starts[i + 2] : mid;
+            merge(spare, e, starts[i], mid, hi);
         }
         memcpy(e, spare, n * sizeof *e);
+        for (size_t i = 0; 2 * i < runs; i++)
+            starts[i] = starts[2 * i];
+        starts[(runs + 1) / 2] = (uint32_t)n;
     }
-    free(spare);
     return true;
 }
 

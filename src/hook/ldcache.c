@@ -51,13 +51,15 @@ struct update {
     int rootfd;
 };
 
-static int add_entry(struct update *u, const char *soname, const char *folder, const char *file,
-                     int32_t flags, struct error *err)
+/* The entry's texts live in the arena already. */
+static int push_entry(struct update *u, const struct ldcache_entry *e, struct error *err)
 {
+    if (!e->soname || !e->path)
+        return error_set(err, ERR_LIMIT, 0, "no memory for %zu libraries", u->cache.n);
     if (u->cache.n == LDCACHE_ENTRIES_MAX)
         return error_set(err, ERR_LIMIT, 0, "more than %d libraries", LDCACHE_ENTRIES_MAX);
     if (u->cache.n == u->cap) {
-        size_t cap = u->cap ? u->cap * 2 : 256;
+        size_t cap = u->cap ? u->cap * 2 : 1024;
         struct ldcache_entry *grown = arena_array(&u->arena, cap, sizeof *grown);
         if (!grown)
             return error_set(err, ERR_LIMIT, 0, "no memory for %zu libraries", cap);
@@ -66,17 +68,19 @@ static int add_entry(struct update *u, const char *soname, const char *folder, c
         u->cache.entries = grown;
         u->cap = cap;
     }
-    struct ldcache_entry *e = &u->cache.entries[u->cache.n];
-    *e = (struct ldcache_entry){
+    u->cache.entries[u->cache.n++] = *e;
+    return 0;
+}
+
+static int add_entry(struct update *u, const char *soname, const char *folder, const char *file,
+                     int32_t flags, struct error *err)
+{
+    const struct ldcache_entry e = {
         .soname = arena_strdup(&u->arena, str_of(soname)),
-        .path = folder ? arena_printf(&u->arena, "%s/%s", folder, file)
-                       : arena_strdup(&u->arena, str_of(file)),
+        .path = arena_printf(&u->arena, "%s/%s", folder, file),
         .flags = flags,
     };
-    if (!e->soname || !e->path)
-        return error_set(err, ERR_LIMIT, 0, "no memory for %zu libraries", u->cache.n);
-    u->cache.n++;
-    return 0;
+    return push_entry(u, &e, err);
 }
 
 static int32_t flags_of(const struct elf_facts *f)
@@ -251,12 +255,8 @@ static int add_image_cache(struct update *u, struct error *err)
     if (ldcache_parse(&u->arena, (struct str){ bytes, n }, &old, &why) < 0)
         return 0; /* unreadable for us and, most likely, for the loader */
     int r = 0;
-    for (size_t i = 0; r == 0 && i < old.n; i++) {
-        r = add_entry(u, old.entries[i].soname, NULL, old.entries[i].path, old.entries[i].flags,
-                      err);
-        if (r == 0)
-            u->cache.entries[u->cache.n - 1].hwcap = old.entries[i].hwcap;
-    }
+    for (size_t i = 0; r == 0 && i < old.n; i++)
+        r = push_entry(u, &old.entries[i], err);
     memcpy(u->cache.hwcaps, old.hwcaps, sizeof old.hwcaps);
     u->cache.n_hwcaps = old.n_hwcaps;
     return r;
