@@ -372,6 +372,18 @@ static void asked_to_leave(void *arg)
     agent_end(a, 0);
 }
 
+static void state_moved(void *arg)
+{
+    struct agent *a = arg;
+    if (!a->ledger)
+        return;
+    log_warn("state.moved", KV("dir", a->state_dir),
+             KV("next", "everything is written there anew"));
+    ledger_dir_moved(a->ledger, host_mono_ns(&a->host));
+    free(steal(a->health_text));
+    agent_save(a);
+}
+
 static void standby_note(void *arg, const char *text)
 {
     (void)arg;
@@ -554,6 +566,7 @@ static int set_up(struct agent *a, struct error *err)
         .arg = a,
         .acquired = lock_acquired,
         .asked_to_leave = asked_to_leave,
+        .moved = state_moved,
         .note = standby_note,
         .status = asked_for_status,
         .driver = asked_to_release,

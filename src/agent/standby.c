@@ -262,6 +262,8 @@ static void look_after_lock(struct standby *s)
         close(steal_fd(&s->dirfd));
     if (try_lock(s)) {
         listen_for_requests(s);
+        if (s->config.moved)
+            s->config.moved(s->config.arg);
         return;
     }
     note(s, "the state directory was replaced and another agent works there: this one ends");

@@ -23,8 +23,9 @@ struct standby_config {
     const struct host *host;
     const char *state_dir; /* made when it is not there */
     void *arg;
-    void (*acquired)(void *arg);                /* once: the state directory is ours */
-    void (*asked_to_leave)(void *arg);          /* once: drain, commit, standby_release, end */
+    void (*acquired)(void *arg);       /* once: the state directory is ours */
+    void (*asked_to_leave)(void *arg); /* once: drain, commit, standby_release, end */
+    void (*moved)(void *arg); /* the state directory is another now, and ours: it was deleted, … */
     void (*note)(void *arg, const char *text);  /* for the log; once per cause, again each minute */
     void (*status)(void *arg, struct buf *out); /* JSON */
     void (*driver)(void *arg, bool release);    /* let go of the driver, or take it again */

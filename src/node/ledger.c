@@ -200,6 +200,14 @@ void ledger_reopen_dir(struct ledger *l, int64_t now_ns)
     }
 }
 
+void ledger_dir_moved(struct ledger *l, int64_t now_ns)
+{
+    if (!l->state_dir || !dir_moved(l))
+        return;
+    ledger_reopen_dir(l, now_ns);
+    ledger_changed(l, NULL);
+}
+
 void ledger_written(struct ledger *l, int r, const struct error *e)
 {
     static const struct error unsaid = { .code = ERR_INTERNAL, .text = "the write failed" };

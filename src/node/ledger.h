@@ -103,8 +103,11 @@ int64_t ledger_next_ns(const struct ledger *l); /* when ledger_tick wants to be 
  * when it was not written. */
 char *ledger_pending_text(struct ledger *l);
 void ledger_written(struct ledger *l, int r, const struct error *e);
-int ledger_dirfd(const struct ledger *l);     /* -1 without a state directory, or while it cannot be
-                                                 opened; the number stays the same once it is there */
+int ledger_dirfd(const struct ledger *l); /* -1 without a state directory, or while it cannot be
+                                             opened; the number stays the same once it is there */
+/* The state directory may have been deleted, replaced or mounted over: opens what the name leads to
+ * now, and then everything has to be on disk again. */
+void ledger_dir_moved(struct ledger *l, int64_t now_ns);
 size_t ledger_grants(const struct ledger *l); /* open grants, for display */
 /* What stands now: state that cannot be written, damaged state, hand-overs and what they wait for,
  * facts that could not be read. */
