@@ -136,6 +136,8 @@ class StateDirectory(FaultCase):
                 (self.lab.state / "ledger.json").write_bytes(text)
                 self.write_config(TIME_SLICING)
                 self.start(allocatable=16, resource=SHARED)
+                # Kubelet may still show the last agent's list for a moment: what the new one did is looked for until it is there.
+                self.agent.wait_said("plugin.listed")
                 self.assertTrue([p for p in self.lab.state.iterdir() if "damaged" in p.name])
                 self.assertIsNotNone(self.admit("s", SHARED))
                 self.audit()

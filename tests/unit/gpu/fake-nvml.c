@@ -17,7 +17,7 @@
 NV_CALLS(FAKE_CALL)
 #undef FAKE_CALL
 
-enum { GPUS = 8, SLOTS = 7 };
+enum { GPUS = 64, SLOTS = 7 };
 
 /* Handles are addresses in here: gpus first, then MIG devices, instances. */
 static char handles[GPUS], mig_handles[GPUS][SLOTS];
